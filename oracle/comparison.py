@@ -1,0 +1,120 @@
+"""Two sides and an allowance, and the verdict on them. The one place where numbers are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnspec.oracle.precision import EVALUATION, FORMATS, JUDGED_RMS
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What an implementation returned, what it should have, and how far apart they may be.
+
+    All arrays are float64 and of one shape. `allowance` is None where the two sides must agree
+    to the bit (the sign of zero ignored, NaN equal to NaN).
+    """
+
+    what: str
+    """Names the quantity: `output`, `row sums`, ..."""
+    actual: Array
+    expected: Array
+    allowance: Array | None
+    dtype: str
+    """Storage dtype of what was returned."""
+    residual: Array | None = None
+    """Low part of the expected value where float64 alone is too coarse to hold it."""
+    promised: bool = True
+    """False where nothing was promised (a guarantee that the target doesn't give): then the
+    comparison only counts how often it held."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of one comparison."""
+
+    ratio: float
+    """Worst error over allowance among the elements judged; 0 when there are none."""
+    index: tuple[int, ...]
+    """Where the worst one is."""
+    judged: int
+    elements: int
+
+    @property
+    def holds(self) -> bool:
+        return self.ratio <= 1.0
+
+
+def verdict(comparison: Comparison) -> Verdict:
+    """Compare the two sides, element by element.
+
+    Raises ValueError if the sides differ in shape: laws bring them to one shape, and an
+    implementation's wrong shape is reported before it gets here.
+    """
+    actual, expected = comparison.actual, comparison.expected
+    if actual.shape != expected.shape:
+        raise ValueError(f"sides of shapes {actual.shape} and {expected.shape} cannot be compared")
+    if actual.size == 0:
+        return Verdict(0.0, (), 0, 0)
+    if comparison.allowance is None:
+        ratios = np.where(_same(actual, expected), 0.0, np.inf)
+        judged = np.ones(actual.shape, bool)
+    else:
+        ratios = _ratios(comparison, comparison.allowance)
+        judged = _judged(comparison, comparison.allowance)
+        ratios = np.where(judged, ratios, 0.0)
+    worst = int(ratios.argmax())
+    return Verdict(
+        ratio=float(ratios.flat[worst]),
+        index=tuple(int(i) for i in np.unravel_index(worst, ratios.shape)),
+        judged=int(judged.sum()),
+        elements=actual.size,
+    )
+
+
+def errors(comparison: Comparison) -> Array:
+    """Absolute difference of the two sides; infinite where just one of them is NaN."""
+    with np.errstate(invalid="ignore"):
+        difference = comparison.actual - comparison.expected
+        if comparison.residual is not None:
+            difference = difference - comparison.residual
+    difference = np.abs(difference)
+    same = _same(comparison.actual, comparison.expected)
+    if np.isfinite(difference).all() and comparison.residual is None:
+        return difference
+    exact = same if comparison.residual is None else same & ~np.isfinite(comparison.expected)
+    return np.where(exact, 0.0, np.where(np.isnan(difference), np.inf, difference))
+
+
+def _ratios(comparison: Comparison, allowance: Array) -> Array:
+    error = errors(comparison)
+    widened = allowance * (1.0 + EVALUATION)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratio = error / widened
+    return np.where(error == 0.0, 0.0, np.where(np.isnan(ratio), np.inf, ratio))
+
+
+def _judged(comparison: Comparison, allowance: Array) -> Array:
+    """Where something is promised: no overflow, no underflow, and an allowance that says
+    something about the output."""
+    fmt = FORMATS[comparison.dtype]
+    expected = comparison.expected
+    size = np.abs(expected)
+    finite = np.isfinite(expected)
+    with np.errstate(over="ignore", invalid="ignore"):
+        reach = size + allowance
+        # an exact zero is judged: it is not a result below the normal range
+        normal = (reach >= fmt.normal) | (allowance == 0.0) | (expected == 0.0)
+        rms = float(np.sqrt(np.mean(np.square(expected, where=finite, out=np.zeros_like(size)))))
+        sharp = allowance <= JUDGED_RMS * rms
+    # an expected zero with an allowance: a mask may promise it, underflow may not be judged
+    return np.where(finite, (reach < fmt.overflow) & normal & (sharp | (allowance == 0.0)), True)
+
+
+def _same(a: Array, b: Array) -> Array:
+    return (a == b) | (np.isnan(a) & np.isnan(b))

@@ -1,0 +1,109 @@
+"""What a law is, and what it sees of an implementation.
+
+A law is a plain function from an implementation and drawn inputs to comparisons. It asserts
+nothing, draws nothing and knows no test runner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from attnspec.oracle.comparison import Comparison
+from attnspec.oracle.precision import Contract
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """One drawn call. Floating arrays are float64, already snapped to the storage dtype."""
+
+    component: str
+    dtype: str
+    arrays: Mapping[str, Array]
+    """Name of the argument to its values: floating ones are stored in `dtype`, integer ones in
+    the target's index dtype."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Keyword options of the call; one that isn't here is left to its default."""
+    layout: str = "contiguous"
+    """How the floating arrays lie in memory, one of `inputs.LAYOUTS`."""
+    pattern: str = ""
+    """Name of the value pattern."""
+    signed: bool = False
+    """Whether the suite drew an independent random sign into every term of every contraction,
+    so that the variance counts."""
+    seed: int = 0
+    """Fills whatever else a law needs at random (`inputs.generator`)."""
+
+    def with_arrays(self, **arrays: Array) -> Inputs:
+        """The same call with other values."""
+        return replace(self, arrays={**self.arrays, **arrays})
+
+
+@dataclass(frozen=True)
+class Record:
+    """What happened to the memory around one call: see the law `inputs_unchanged`."""
+
+    before: Array
+    after: Array
+
+
+class Implementation(Protocol):
+    """One function of a target at one dtype and device, as a law sees it."""
+
+    dtype: str
+    contract: Contract
+    conventions: Mapping[str, str]
+    guarantees: tuple[str, ...]
+
+    def accepts(self, option: str) -> bool:
+        """Whether the function takes this keyword."""
+
+    def __call__(self, inputs: Inputs, *, layout: str | None = None) -> Array:
+        """Call it and return what it gave, as float64. Raises `Breach` for a result of the
+        wrong kind, and for an exception on a legal call."""
+
+    def memory(self) -> Record:
+        """Every byte handed over in the latest call, guard zones included, before and after."""
+
+
+class Breach(Exception):
+    """The implementation did not do what the contract's signature says: it raised on a legal
+    call, or returned something of another type, shape, dtype or device."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        """`raises`, `type`, `shape`, `dtype`, `device` or `declined` (NotImplementedError)."""
+
+
+Kind = Literal["oracle", "exact", "probe", "reduced", "equivariance", "form"]
+
+
+@dataclass(frozen=True)
+class Law:
+    """One row of the table of laws."""
+
+    id: str
+    component: str
+    says: str
+    """The law in one sentence, as messages print it."""
+    means: str
+    """What a violation means for the author of an implementation."""
+    kind: Kind
+    check: Callable[[Implementation, Inputs], list[Comparison]]
+    inputs: str
+    """Name of the family of inputs that it is driven with (`inputs.FAMILIES`)."""
+    claims: tuple[str, ...] = ()
+    rejects: tuple[str, ...] = ()
+    """Ids of faults that it must reject."""
+    blind_to: tuple[str, ...] = ()
+    """Ids of faults that it cannot see by construction."""
+    options: tuple[str, ...] = ()
+    """Options that the function must accept for the law to apply."""
+    guarantee: str = ""
+    """The guarantee on which a comparison to the bit rests."""
