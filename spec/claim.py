@@ -56,7 +56,8 @@ class Claim:
 
     id: str
     number: str
-    """The register's number of the statement, such as `A15`."""
+    """The register's number of the statement, such as `A15`; empty for a lemma of our own,
+    on which statements rest but which no document makes."""
     statement: str
     latex: str
     source: Source
@@ -74,10 +75,16 @@ class Claim:
 
 
 def is_closed(step: Step) -> bool:
-    """Whether a step's residual is zero, entry by entry for a matrix, or a relation true."""
+    """Whether a step's residual is zero, entry by entry for a matrix, or a relation true.
+
+    A residual with a floating-point number in it is never closed: rounding could be what
+    brought it to zero. Neither is a matrix without entries, which says nothing.
+    """
     residual = step.residual
-    if residual is True or residual is False:
-        return bool(residual)
+    if residual is True or residual is sp.true:
+        return True
     if isinstance(residual, sp.MatrixBase):
-        return bool(residual.is_zero_matrix)
-    return bool(residual == 0 or residual is sp.true or getattr(residual, "is_ZeroMatrix", False))
+        return len(residual) > 0 and not residual.has(sp.Float) and bool(residual.is_zero_matrix)
+    if not isinstance(residual, sp.Basic) or residual.has(sp.Float):
+        return False
+    return bool(residual == 0 or getattr(residual, "is_ZeroMatrix", False))

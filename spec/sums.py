@@ -1,0 +1,27 @@
+"""Two rules for sums of symbolic length, and the trigonometric normal form of a summand."""
+
+from __future__ import annotations
+
+import sympy as sp
+
+
+def reduced(expression: sp.Expr) -> sp.Expr:
+    """The expression with angle sums expanded and squares of sines and cosines combined."""
+    expanded = sp.expand(sp.expand_trig(sp.expand(expression)))
+    return sp.trigsimp(expanded) if expanded != 0 else expanded
+
+
+def difference(left: sp.Sum, right: sp.Sum) -> sp.Expr:
+    """`left - right` for two sums over one range: the sum of the reduced differences.
+
+    Zero if each summand is. Raises ValueError for different ranges, which may not be merged.
+    """
+    if left.limits != right.limits:
+        raise ValueError(f"sums over different ranges: {left.limits} and {right.limits}")
+    return sp.Sum(reduced(left.function - right.function), *left.limits).doit()
+
+
+def distributed(total: sp.Sum) -> sp.Expr:
+    """The sum split into one sum a term, with what doesn't depend on the index pulled out."""
+    terms = sp.Add.make_args(sp.expand(total.function))
+    return sp.Add(*(sp.factor_terms(sp.Sum(term, *total.limits)) for term in terms))
