@@ -1,4 +1,4 @@
-"""What every test gets: Hypothesis profiles, a header that says where it ran, clean global state."""
+"""What every test gets: Hypothesis profiles, a header about the machine, clean global state."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ settings.load_profile(PROFILE)
 def pytest_report_header() -> list[str]:
     """Versions, devices and the settings of the device that change results."""
     return [
-        f"attnspec {_version('attnspec')}, profile {PROFILE}, Python {platform.python_version()} on "
-        f"{platform.system()} {platform.machine()}",
+        f"attnspec {_version('attnspec')}, profile {PROFILE}",
+        f"Python {platform.python_version()} on {platform.system()} {platform.machine()}",
         ", ".join(
             f"{name} {_version(name)}"
             for name in ("numpy", "sympy", "python-flint", "hypothesis", "torch")
