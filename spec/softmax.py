@@ -9,10 +9,39 @@ from __future__ import annotations
 
 import sympy as sp
 
+from attnspec.spec.definition import Definition, Maximum, either, rnd
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
 from attnspec.spec.shapes import shapes_fit
 from attnspec.spec.sums import distributed
 from attnspec.spec.symbols import N, c, d, i, j, k, l, others, slack, z
+
+# The definition. ------------------------------------------------------------------------------
+
+
+def _definition() -> Definition:
+    """softmax of rows: x[a, j] -> p[a, j].
+
+    The row maximum M is subtracted first; that any shift gives the same weights is the claim
+    `softmax.shift_invariance`. Implementations divide by the sum of the exponentials (or
+    multiply by its inverse), or subtract its logarithm from the logit: the claim
+    `softmax.eq_exp_of_log_softmax`.
+    """
+    a = sp.Symbol("a", integer=True, nonnegative=True)
+    rows, n = sp.symbols("rows n", integer=True, positive=True)
+    x = sp.IndexedBase("x", real=True)
+    logits = (j, 0, n - 1)
+    largest = Maximum(x[a, j], logits)
+    shifted = rnd(x[a, j] - largest, "scores")
+    numerator = rnd(sp.exp(shifted), "probabilities")
+    total = rnd(sp.Sum(numerator, logits), "statistics")
+    divided = numerator * rnd(1 / total, "statistics")
+    log_sum_exp = rnd(largest + sp.log(total), "lse")
+    subtracted = sp.exp(rnd(x[a, j] - log_sum_exp, "scores"))
+    weight = rnd(either(divided, subtracted), "output")
+    return Definition("softmax", weight, ((a, rows), (j, n)), (x,), (rows, n))
+
+
+DEFINITION = _definition()
 
 # The claims, by way of their derivations. ------------------------------------------------------
 

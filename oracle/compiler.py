@@ -1,0 +1,393 @@
+"""From a definition to its tape: one walk over the sympy expression.
+
+Equal nodes share a register; a sum of products becomes one contraction.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy as sp
+from sympy.core.symbol import Str
+from sympy.logic.boolalg import BooleanFalse, BooleanTrue
+
+from attnspec.oracle.tape import Axis, Op, Tape, UnsupportedError
+from attnspec.spec.definition import REGIONS, Definition, Maximum, either, rnd
+
+
+def compiled(definition: Definition) -> Tape:
+    """The tape of a definition. Raises UnsupportedError, naming the node."""
+    compiler = _Compiler(definition)
+    result = compiler.real(compiler.register(definition.expression, "accumulate"))
+    reduced = compiler.ops[result].axes - set(range(len(definition.axes)))
+    if reduced:
+        names = ", ".join(compiler.axes[a].name for a in sorted(reduced))
+        raise UnsupportedError(f"{definition.name}: index {names} is neither bound nor an axis")
+    return Tape(
+        name=definition.name,
+        ops=tuple(compiler.ops),
+        axes=tuple(compiler.axes),
+        result=result,
+        rank=len(definition.axes),
+        arrays=tuple(str(a.label) for a in definition.arrays),
+        parameters=tuple(str(p) for p in definition.parameters),
+    )
+
+
+_UNARY = {sp.exp: "exp", sp.log: "log", sp.sin: "sin", sp.cos: "cos", sp.tanh: "tanh"}
+_RELATIONS = {
+    sp.StrictLessThan: "lt",
+    sp.LessThan: "le",
+    sp.Equality: "eq",
+    sp.Unequality: "ne",
+}
+
+
+class _Compiler:
+    """The walk. One method for each family of nodes; each returns a register."""
+
+    def __init__(self, definition: Definition) -> None:
+        self.definition = definition
+        self.ops: list[Op] = []
+        self.axes: list[Axis] = []
+        self.axis_of: dict[sp.Symbol, int] = {}
+        self.seen: dict[tuple[Any, ...], int] = {}
+        for symbol, size in definition.axes:
+            self.bind(symbol, size)
+
+    # -- bookkeeping ----------------------------------------------------------------------
+
+    def fail(self, node: Any, why: str) -> UnsupportedError:
+        return UnsupportedError(
+            f"{self.definition.name}: cannot compile {type(node).__name__} `{node}`: {why}"
+        )
+
+    def bind(self, symbol: sp.Symbol, size: sp.Expr) -> int:
+        """The axis of an index; the same index twice must have the same range."""
+        if symbol in self.axis_of:
+            axis = self.axis_of[symbol]
+            if sp.simplify(self.axes[axis].size - size) != 0:
+                raise UnsupportedError(
+                    f"{self.definition.name}: index {symbol} has two ranges, "
+                    f"{self.axes[axis].size} and {size}; give one of them another name"
+                )
+            return axis
+        self.axis_of[symbol] = len(self.axes)
+        self.axes.append(Axis(str(symbol), size))
+        return self.axis_of[symbol]
+
+    def emit(
+        self,
+        name: str,
+        args: tuple[int, ...] = (),
+        extra: Any = None,
+        *,
+        kind: str = "real",
+        place: str = "accumulate",
+        less: frozenset[int] = frozenset(),
+        more: frozenset[int] = frozenset(),
+        varies: bool = False,
+    ) -> int:
+        """Append an operation, or find the equal one that is there."""
+        key = (name, args, extra, kind, place)
+        if key in self.seen:
+            return self.seen[key]
+        axes = frozenset().union(*(self.ops[a].axes for a in args)) if args else frozenset()
+        op = Op(
+            name,
+            args,
+            extra,
+            axes=frozenset((axes - less) | more),
+            kind=kind,
+            place=place,
+            varies=varies or any(self.ops[a].varies for a in args),
+        )
+        self.ops.append(op)
+        self.seen[key] = len(self.ops) - 1
+        return self.seen[key]
+
+    def real(self, register: int) -> int:
+        """The register as a real number."""
+        op = self.ops[register]
+        if op.kind == "condition":
+            raise UnsupportedError(f"{self.definition.name}: a condition stands for a number")
+        if op.kind == "real":
+            return register
+        return self.emit("real", (register,))
+
+    # -- the walk -------------------------------------------------------------------------
+
+    def register(self, node: Any, place: str) -> int:
+        """The register that holds a node."""
+        if isinstance(node, rnd):
+            return self.mark(node, place)
+        if isinstance(node, (BooleanTrue, BooleanFalse)):
+            return self.emit("const", extra=bool(node), kind="condition")
+        if isinstance(node, sp.Integer):
+            return self.emit("const", extra=int(node), kind="integer")
+        if isinstance(node, sp.Rational):
+            return self.emit("ratio", extra=(int(node.p), int(node.q)), place=place)
+        if node in (sp.S.Infinity, sp.S.NegativeInfinity):
+            return self.emit("infinity", extra=1 if node is sp.S.Infinity else -1)
+        if isinstance(node, sp.Symbol):
+            return self.symbol(node)
+        if isinstance(node, sp.Indexed):
+            return self.take(node, place)
+        if isinstance(node, sp.Sum):
+            return self.sum(node, place)
+        if isinstance(node, Maximum):
+            return self.maximum(node, place)
+        if isinstance(node, sp.Piecewise):
+            return self.piecewise(node, place)
+        return self.operation(node, place)
+
+    def operation(self, node: Any, place: str) -> int:
+        """Arithmetic, functions and conditions."""
+        if isinstance(node, sp.Add):
+            return self.chain("add", node.args, place)
+        if isinstance(node, sp.Mul):
+            return self.product(node, place)
+        if isinstance(node, sp.Pow):
+            return self.power(node, place)
+        if isinstance(node, (sp.Max, sp.Min)):
+            name = "max" if isinstance(node, sp.Max) else "min"
+            return self.chain(name, node.args, place)
+        if isinstance(node, sp.Abs):
+            return self.unary("abs", node, place)
+        if type(node) in _UNARY:
+            argument = self.real(self.register(node.args[0], place))
+            return self.emit(_UNARY[type(node)], (argument,), place=place)
+        if isinstance(node, either):
+            return self.chain("either", node.args, place)
+        if isinstance(node, (sp.floor, sp.Mod)):
+            return self.integer_division(node, place)
+        return self.condition(node, place)
+
+    def condition(self, node: Any, place: str) -> int:
+        """Comparisons and their combinations."""
+        if isinstance(node, (sp.StrictGreaterThan, sp.GreaterThan)):
+            node = node.reversed
+        if type(node) in _RELATIONS:
+            left, right = (self.register(a, place) for a in node.args)
+            if self.ops[left].kind != self.ops[right].kind:
+                left, right = self.real(left), self.real(right)
+            name = _RELATIONS[type(node)]
+            return self.emit(name, (left, right), kind="condition")
+        if isinstance(node, (sp.And, sp.Or)):
+            name = "and" if isinstance(node, sp.And) else "or"
+            parts = [self.register(a, place) for a in node.args]
+            register = parts[0]
+            for part in parts[1:]:
+                register = self.emit(name, (register, part), kind="condition")
+            return register
+        if isinstance(node, sp.Not):
+            return self.emit("not", (self.register(node.args[0], place),), kind="condition")
+        raise self.fail(node, "the tape has no operation for this node")
+
+    def symbol(self, node: sp.Symbol) -> int:
+        """An index, or a parameter."""
+        if node in self.axis_of:
+            axis = self.axis_of[node]
+            return self.emit("index", extra=axis, kind="integer", more=frozenset({axis}))
+        if node in self.definition.parameters:
+            kind = "integer" if node.is_integer else "real"
+            return self.emit("parameter", extra=str(node), kind=kind)
+        raise self.fail(node, "it is neither an index nor a parameter of the definition")
+
+    def chain(self, name: str, args: tuple[Any, ...], place: str) -> int:
+        """A sum, maximum or minimum of several terms, from left to right."""
+        registers = [self.register(a, place) for a in args]
+        whole = all(self.ops[r].kind == "integer" for r in registers)
+        if not whole:
+            registers = [self.real(r) for r in registers]
+        register = registers[0]
+        for other in registers[1:]:
+            register = self.emit(
+                name, (register, other), kind="integer" if whole else "real", place=place
+            )
+        return register
+
+    def unary(self, name: str, node: Any, place: str) -> int:
+        register = self.register(node.args[0], place)
+        return self.emit(name, (register,), kind=self.ops[register].kind, place=place)
+
+    def product(self, node: sp.Mul, place: str) -> int:
+        """A product; factors with exponent -1 become one division, -1 a change of sign."""
+        top: list[Any] = []
+        bottom: list[Any] = []
+        sign = 1
+        for factor in node.args:
+            if factor == -1:
+                sign = -sign
+            elif isinstance(factor, sp.Rational) and not factor.is_Integer:
+                if factor.p == -1:
+                    sign = -sign
+                elif factor.p != 1:
+                    top.append(sp.Integer(factor.p))
+                bottom.append(sp.Integer(factor.q))
+            elif isinstance(factor, sp.Pow) and factor.exp == -1:
+                bottom.append(factor.base)
+            else:
+                top.append(factor)
+        register = self.chain("mul", tuple(top) or (sp.Integer(1),), place)
+        if bottom:
+            below = self.real(self.chain("mul", tuple(bottom), place))
+            register = self.emit("div", (self.real(register), below), place=place)
+        if sign < 0:
+            kind = self.ops[register].kind
+            register = self.emit("neg", (register,), kind=kind, place=place)
+        return register
+
+    def power(self, node: sp.Pow, place: str) -> int:
+        """Squares, roots, signs and general powers, each its own operation."""
+        base, exponent = node.args
+        register = self.register(base, place)
+        if exponent == -1:
+            one = self.real(self.register(sp.Integer(1), place))
+            return self.emit("div", (one, self.real(register)), place=place)
+        if isinstance(exponent, sp.Integer) and exponent > 0:
+            result = register
+            for _ in range(int(exponent) - 1):
+                result = self.emit(
+                    "mul", (result, register), kind=self.ops[register].kind, place=place
+                )
+            return result
+        if exponent in (sp.Rational(1, 2), sp.Rational(-1, 2)):
+            root = self.emit("sqrt", (self.real(register),), place=place)
+            if exponent > 0:
+                return root
+            one = self.real(self.register(sp.Integer(1), place))
+            return self.emit("div", (one, root), place=place)
+        above = self.register(exponent, place)
+        if self.ops[above].kind == "integer" and self.ops[register].kind == "integer":
+            return self.emit("ipow", (register, above), kind="integer")
+        if self.ops[above].varies or self.ops[register].varies:
+            raise self.fail(node, "a power needs a base and an exponent free of the inputs")
+        return self.emit("pow", (self.real(register), self.real(above)), place=place)
+
+    def integer_division(self, node: Any, place: str) -> int:
+        """floor(a / b) and Mod(a, b) of integers, exact."""
+        if isinstance(node, sp.Mod):
+            above, below = node.args
+        else:
+            above, below = sp.fraction(sp.together(node.args[0]))
+        parts = (self.register(above, place), self.register(below, place))
+        if any(self.ops[p].kind != "integer" for p in parts):
+            raise self.fail(node, "only integers can be divided exactly")
+        name = "mod" if isinstance(node, sp.Mod) else "floordiv"
+        return self.emit(name, parts, kind="integer")
+
+    def piecewise(self, node: sp.Piecewise, place: str) -> int:
+        """Nested choices, from the last branch backwards."""
+        *branches, (value, condition) = node.args
+        if condition != sp.true:
+            raise self.fail(node, "its last branch must hold always")
+        registers = [self.register(v, place) for v, _ in (*branches, (value, condition))]
+        whole = all(self.ops[r].kind == "integer" for r in registers)
+        if not whole:
+            registers = [self.real(r) for r in registers]
+        register = registers.pop()
+        for (_, condition), branch in zip(reversed(branches), reversed(registers), strict=True):
+            test = self.register(condition, place)
+            register = self.emit(
+                "where", (test, branch, register), kind="integer" if whole else "real", place=place
+            )
+        return register
+
+    def mark(self, node: rnd, place: str) -> int:
+        """A place where a value may be rounded; regions run in their own precision."""
+        value, name = node.args
+        assert isinstance(name, Str)
+        inner = str(name) if str(name) in REGIONS else "accumulate"
+        register = self.register(value, inner)
+        if self.ops[register].kind == "integer" and inner == "accumulate":
+            return register
+        return self.emit("rnd", (self.real(register),), str(name), place=inner)
+
+    def take(self, node: sp.Indexed, place: str) -> int:
+        """An entry of an input array."""
+        if node.base not in self.definition.arrays:
+            raise self.fail(node, "the array is no input of the definition")
+        indices = tuple(self.register(i, place) for i in node.indices)
+        if any(self.ops[i].kind != "integer" for i in indices):
+            raise self.fail(node, "an index must be an integer expression")
+        kind = "integer" if node.base.is_integer or node.base.label.is_integer else "real"
+        return self.emit("take", indices, str(node.base.label), kind=kind, varies=True)
+
+    def limits(self, node: Any) -> list[int]:
+        """The axes that a sum or maximum runs over."""
+        axes = []
+        for index, low, high in node.limits:
+            if low != 0:
+                raise self.fail(node, f"index {index} starts at {low}; write it from 0")
+            axes.append(self.bind(index, high + 1))
+        return axes
+
+    def maximum(self, node: Maximum, place: str) -> int:
+        axes = frozenset(self.limits(node))
+        register = self.register(node.function, place)
+        kind = self.ops[register].kind
+        extra = tuple(sorted(axes & self.ops[register].axes))
+        return self.emit("amax", (register,), extra, kind=kind, place=place, less=axes)
+
+    def sum(self, node: sp.Sum, place: str) -> int:
+        """A sum; of a product, one contraction. Sympy pulls a factor into a Piecewise, so a
+        single branch beside zero is taken apart again."""
+        axes = frozenset(self.limits(node))
+        factors, condition = [node.function], None
+        if isinstance(node.function, sp.Piecewise):
+            (value, test), *rest = node.function.args
+            if [tuple(r) for r in rest] == [(0, True)]:
+                factors, condition = [value], self.register(test, place)
+        if isinstance(factors[0], sp.Mul) and not any(
+            isinstance(f, sp.Pow) and f.exp == -1 for f in factors[0].args
+        ):
+            factors = list(factors[0].args)
+        return self.contraction([self.register(f, place) for f in factors], condition, axes, place)
+
+    def contraction(
+        self, registers: list[int], condition: int | None, axes: frozenset[int], place: str
+    ) -> int:
+        """Sum over `axes` of the product of the registers, as a dot product of two groups."""
+        whole = all(self.ops[r].kind == "integer" for r in registers)
+        kind = "integer" if whole else "real"
+        if not whole:
+            registers = [self.real(r) for r in registers]
+        left, right = self.two_groups(registers, axes, place, kind)
+        if condition is not None:
+            zero = self.register(sp.Integer(0), place)
+            left = self.emit(
+                "where", (condition, left, zero if whole else self.real(zero)), kind=kind,
+                place=place,
+            )  # fmt: skip
+        if right is not None and axes <= (self.ops[left].axes & self.ops[right].axes) and not whole:
+            extra = tuple(sorted(axes))
+            return self.emit("dot", (left, right), extra, place=place, less=axes)
+        if right is not None:
+            left = self.emit("mul", (left, right), kind=kind, place=place)
+        held = axes & self.ops[left].axes
+        register = left
+        if held:
+            extra = tuple(sorted(held))
+            register = self.emit("sum", (left,), extra, kind=kind, place=place, less=axes)
+        for axis in sorted(axes - held):
+            size = self.register(self.axes[axis].size, place)
+            pair = (register, size) if whole else (register, self.real(size))
+            register = self.emit("mul", pair, kind=kind, place=place)
+        return register
+
+    def two_groups(
+        self, registers: list[int], axes: frozenset[int], place: str, kind: str
+    ) -> tuple[int, int | None]:
+        """Factors of the same axes multiplied together, then at most two groups of them."""
+        groups: dict[frozenset[int], int] = {}
+        for register in registers:
+            key = self.ops[register].axes
+            if key in groups:
+                register = self.emit("mul", (groups[key], register), kind=kind, place=place)
+            groups[key] = register
+        ordered = sorted(groups.values(), key=lambda r: (-len(self.ops[r].axes & axes), r))
+        while len(ordered) > 2:
+            last = ordered.pop()
+            ordered[0] = self.emit("mul", (ordered[0], last), kind=kind, place=place)
+        return (ordered[0], ordered[1]) if len(ordered) == 2 else (ordered[0], None)

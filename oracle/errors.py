@@ -1,0 +1,369 @@
+"""How far a right implementation may be off: (value, worst-case error) through every operation.
+
+An element is a pair of arrays (v, e): every implementation that keeps the contract has a number
+within e of v there. Each rule takes the errors of its operands through the operation, exactly
+(no first-order truncation), and then adds the operation's own rounding: relative u of the
+precision in which it runs, plus the largest error of an underflow. A mark adds the rounding to
+the format that the contract allows in its place. Sources: Higham, *Accuracy and Stability of
+Numerical Algorithms*, chapters 2 and 3; the rules for exp, cos and powers are derived where they
+stand. An error of literally 0.0 (a Python float) means exact by construction.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnspec.oracle.algebra import Array, Closure
+from attnspec.oracle.contraction import contracted
+from attnspec.oracle.precision import (
+    LIBRARY_ULPS,
+    NUMPY_TYPES,
+    POWER_ULPS,
+    Contract,
+    Format,
+)
+from attnspec.oracle.tape import Op
+from attnspec.spec.definition import REGIONS
+
+if TYPE_CHECKING:
+    from attnspec.oracle.plan import Plan
+
+Erring = tuple[Array, Any]
+"""(value, worst-case error)."""
+
+LARGEST_WHOLE = 2.0**53
+"""Integers are exact in float64 up to here."""
+
+
+class Errors:
+    """The error algebra of one contract."""
+
+    def __init__(self, contract: Contract) -> None:
+        self.contract = contract
+
+    # -- the rounding of one operation ------------------------------------------------------
+
+    def work(self, op: Op) -> Format:
+        """The format in which an operation runs."""
+        return self.contract.format(op.place)
+
+    def rounded(self, op: Op, ulps: float = 0.5) -> Closure:
+        """Adds one operation's rounding, of at most `ulps` units in the last place: an ulp is at
+        most 2u. In a region, a result that is exact and representable is not rounded."""
+        fmt = self.work(op)
+        u, tiny = 2.0 * ulps * fmt.roundoff, fmt.underflow
+
+        def function(v: Array, e: Any) -> Erring:
+            return v, e + (u * (np.abs(v) + e) + tiny)
+
+        if op.place not in REGIONS:
+            return function
+
+        def exact_where_it_can(v: Array, e: Any) -> Erring:
+            own = u * (np.abs(v) + e) + tiny
+            return v, e + np.where((e == 0.0) & representable(v, fmt), 0.0, own)
+
+        return exact_where_it_can
+
+    # -- constants and inputs ---------------------------------------------------------------
+
+    def lift(self, values: Any) -> Erring:
+        if isinstance(values, tuple):
+            v, e = values
+            return v, e
+        return np.asarray(values, np.float64), 0.0
+
+    def real(self, op: Op, plan: Plan) -> Closure:
+        return lambda a: (np.asarray(a, np.float64), 0.0)
+
+    def ratio(self, op: Op, plan: Plan) -> Closure:
+        value = np.array(op.extra[0] / op.extra[1]).reshape((1,) * plan.ndim)
+        fmt = self.work(op)
+        exact = representable(value, fmt).all() and op.extra[1] & (op.extra[1] - 1) == 0
+        error: Any = 0.0 if exact else fmt.roundoff * np.abs(value)
+        return lambda: (value, error)
+
+    def infinity(self, op: Op, plan: Plan) -> Closure:
+        value = np.array(op.extra * np.inf).reshape((1,) * plan.ndim)
+        return lambda: (value, 0.0)
+
+    def parameter(self, op: Op, plan: Plan) -> Closure:
+        """A number that the caller gives in double precision. Its rounding to the working format
+        is charged where it is used (`pow`)."""
+        value = np.array(float(plan.parameters[op.extra])).reshape((1,) * plan.ndim)
+        return lambda: (value, 0.0)
+
+    # -- arithmetic -------------------------------------------------------------------------
+
+    def add(self, op: Op, plan: Plan) -> Closure:
+        rounded = self.rounded(op)
+
+        def function(a: Erring, b: Erring) -> Erring:
+            v, e = rounded(a[0] + b[0], a[1] + b[1])
+            # an infinite sum of exact terms is exact: a logit of minus infinity stays one
+            return (v, e) if np.isfinite(v).all() else (v, np.where(np.isfinite(v), e, 0.0))
+
+        return function
+
+    def mul(self, op: Op, plan: Plan) -> Closure:
+        rounded = self.rounded(op)
+
+        def function(a: Erring, b: Erring) -> Erring:
+            e = np.abs(a[0]) * b[1] + (np.abs(b[0]) + b[1]) * a[1]
+            result: Erring = rounded(a[0] * b[0], e)
+            return result
+
+        return function
+
+    def div(self, op: Op, plan: Plan) -> Closure:
+        """|a'/b' - a/b| <= (ea + |a/b| eb) / (|b| - eb), while the divisor keeps its sign."""
+        rounded = self.rounded(op)
+
+        def function(a: Erring, b: Erring) -> Erring:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                v = a[0] / b[0]
+                room = np.abs(b[0]) - b[1]
+                e = np.where(room > 0.0, (a[1] + np.abs(v) * b[1]) / room, np.inf)
+                result: Erring = rounded(v, e)
+            return result
+
+        return function
+
+    def neg(self, op: Op, plan: Plan) -> Closure:
+        return lambda a: (-a[0], a[1])
+
+    def abs(self, op: Op, plan: Plan) -> Closure:
+        return lambda a: (np.abs(a[0]), a[1])
+
+    def max(self, op: Op, plan: Plan) -> Closure:
+        return lambda a, b: (np.maximum(a[0], b[0]), np.maximum(a[1], b[1]))
+
+    def min(self, op: Op, plan: Plan) -> Closure:
+        return lambda a, b: (np.minimum(a[0], b[0]), np.maximum(a[1], b[1]))
+
+    def where(self, op: Op, plan: Plan) -> Closure:
+        return lambda c, a, b: (np.where(c, a[0], b[0]), np.where(c, a[1], b[1]))
+
+    # -- functions: within LIBRARY_ULPS of the exact one at the argument that they are given ---
+
+    def exp(self, op: Op, plan: Plan) -> Closure:
+        """e^(x+d) - e^x = e^x expm1(d). Kernels that take 2^(x log2 e) round the factor and the
+        product, 2u|x| on the argument. Where e^x is zero (x = minus infinity) so is the rest."""
+        rounded = self.rounded(op, LIBRARY_ULPS)
+        recipe = 2.0 * self.work(op).roundoff
+
+        def function(a: Erring) -> Erring:
+            v = np.exp(a[0])
+            with np.errstate(over="ignore", invalid="ignore"):
+                e = v * np.expm1(a[1] + recipe * np.abs(a[0]))
+                if not np.isfinite(a[0]).all():
+                    e = np.where(np.isneginf(a[0]), 0.0, e)
+                    return v, np.where(np.isneginf(a[0]), 0.0, rounded(v, e)[1])
+            result: Erring = rounded(v, e)
+            return result
+
+        return function
+
+    def log(self, op: Op, plan: Plan) -> Closure:
+        """log(x) - log(x-d) = -log1p(-d/x), the larger of the two sides."""
+        rounded = self.rounded(op, LIBRARY_ULPS)
+
+        def function(a: Erring) -> Erring:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                share = a[1] / a[0]
+                e = np.where(share < 1.0, -np.log1p(-np.minimum(share, 1.0)), np.inf)
+                result: Erring = rounded(np.log(a[0]), e)
+            return result
+
+        return function
+
+    def _wave(self, op: Op, wave: Any, slope: Any) -> Closure:
+        """f(x+d) - f(x) for sine and cosine: at most |f'(x)| d + d^2/2, and at most d, and 2."""
+        rounded = self.rounded(op, LIBRARY_ULPS)
+
+        def function(a: Erring) -> Erring:
+            v, d = wave(a[0]), a[1]
+            if isinstance(d, float) and d == 0.0:
+                result: Erring = rounded(v, 0.0)
+                return result
+            bent = (np.abs(slope(a[0])) + 0.5 * d) * d
+            result = rounded(v, np.minimum(np.minimum(bent, d), 2.0))
+            return result
+
+        return function
+
+    def sin(self, op: Op, plan: Plan) -> Closure:
+        return self._wave(op, np.sin, np.cos)
+
+    def cos(self, op: Op, plan: Plan) -> Closure:
+        return self._wave(op, np.cos, np.sin)
+
+    def tanh(self, op: Op, plan: Plan) -> Closure:
+        """tanh has slope at most 1 and its values lie within 2 of each other."""
+        rounded = self.rounded(op, LIBRARY_ULPS)
+        return lambda a: rounded(np.tanh(a[0]), np.minimum(a[1], 2.0))
+
+    def sqrt(self, op: Op, plan: Plan) -> Closure:
+        """sqrt(x) - sqrt(x-d) = d / (sqrt(x) + sqrt(x-d)) is the larger side while d <= x."""
+        rounded = self.rounded(op, LIBRARY_ULPS)
+
+        def function(a: Erring) -> Erring:
+            v = np.sqrt(a[0])
+            low = np.sqrt(np.maximum(a[0] - a[1], 0.0))
+            high = np.sqrt(a[0] + a[1])
+            result: Erring = rounded(v, np.maximum(v - low, high - v))
+            return result
+
+        return function
+
+    def pow(self, op: Op, plan: Plan) -> Closure:
+        """b ** y for a constant base and exponent, by any usual recipe.
+
+        Recipes: `b ** y`, `1 / b ** -y`, `exp(y log b)`. The last is the widest: the exponent is
+        one rounding, the logarithm within one ulp (2u), their product one rounding, together 4u
+        on y log b; then the function itself and a division. A base that the format cannot hold
+        adds |y| u. y = 0 gives 1 exactly.
+        """
+        fmt = self.work(op)
+        own = 2.0 * POWER_ULPS + 1.0
+
+        def function(b: Erring, y: Erring) -> Erring:
+            v = np.power(b[0], y[0])
+            held = 0.0 if representable(b[0], fmt).all() else 1.0
+            exponent = np.abs(y[0])
+            units = 4.0 * exponent * np.abs(np.log(b[0])) + held * exponent + own
+            e = v * np.expm1(units * -math.log1p(-fmt.roundoff)) + fmt.underflow
+            return v, np.where(y[0] == 0.0, 0.0, e)
+
+        return function
+
+    # -- reductions ---------------------------------------------------------------------------
+
+    def sum(self, op: Op, plan: Plan) -> Closure:
+        """Terms added in any order: gamma_(n-1) of the sum of their sizes."""
+        n = int(np.prod([plan.sizes[a] for a in op.extra], dtype=np.int64))
+        fmt = self.work(op)
+        g, tiny = gamma(n - 1, fmt.roundoff), (n - 1) * fmt.underflow
+
+        def function(a: Erring) -> Erring:
+            v = np.add.reduce(a[0], axis=op.extra, keepdims=True)
+            size = np.add.reduce(np.abs(a[0]), axis=op.extra, keepdims=True)
+            e = n * a[1] if np.ndim(a[1]) == 0 else _over(a[1], a[0], op)
+            return v, e + (g * (size + e) + tiny)
+
+        return function
+
+    def amax(self, op: Op, plan: Plan) -> Closure:
+        """The largest entry moves by no more than the entries do."""
+
+        def function(a: Erring) -> Erring:
+            if not op.extra:
+                return a
+            e = a[1] if np.ndim(a[1]) == 0 else np.max(a[1], axis=op.extra, keepdims=True)
+            return np.maximum.reduce(a[0], axis=op.extra, keepdims=True), e
+
+        return function
+
+    def dot(self, op: Op, plan: Plan) -> Closure:
+        """Products and their sum in any order: gamma_k of the sum of their sizes. Operands may
+        be rounded to `products` first."""
+        product = contracted(op, plan)
+        k = int(np.prod([plan.sizes[a] for a in op.extra], dtype=np.int64))
+        fmt, operand = self.work(op), self.contract.format("products")
+        g, tiny = gamma(k, fmt.roundoff), k * fmt.underflow
+        coarse = operand.roundoff > fmt.roundoff
+
+        def function(a: Erring, b: Erring) -> Erring:
+            if coarse:
+                a, b = _stored(a, operand), _stored(b, operand)
+            size_a, size_b = np.abs(a[0]), np.abs(b[0])
+            e: Any = 0.0
+            if np.ndim(b[1]):
+                e = e + product(size_a, np.broadcast_to(b[1], b[0].shape))
+            if np.ndim(a[1]):
+                e = e + product(np.broadcast_to(a[1], a[0].shape), size_b + b[1])
+            return product(a[0], b[0]), e + (g * (product(size_a, size_b) + e) + tiny)
+
+        return function
+
+    # -- marks --------------------------------------------------------------------------------
+
+    def rnd(self, op: Op, plan: Plan) -> Closure:
+        """The rounding to the format that a mark's place may be stored in."""
+        fmt, work = self.contract.format(op.extra), self.work(op)
+        unrounded = plan.tape.ops[op.args[0]].name == "real"
+        if fmt.roundoff <= work.roundoff and not unrounded:
+            return lambda a: a
+        if unrounded:
+            # an integer or an input that no operation has rounded yet
+            return lambda a: (
+                a[0],
+                a[1] + np.where(representable(a[0], fmt), 0.0, fmt.roundoff * np.abs(a[0])),
+            )
+        return lambda a: _stored(a, fmt)
+
+    def either(self, op: Op, plan: Plan) -> Closure:
+        """The first form's value, the larger of the two forms' errors."""
+        return lambda a, b: (a[0], np.maximum(a[1], b[1]))
+
+    # -- comparisons, which end the algebra: they are taken at the exact value -----------------
+
+    def lt(self, op: Op, plan: Plan) -> Closure:
+        return lambda a, b: a[0] < b[0]
+
+    def le(self, op: Op, plan: Plan) -> Closure:
+        return lambda a, b: a[0] <= b[0]
+
+    def eq(self, op: Op, plan: Plan) -> Closure:
+        return lambda a, b: a[0] == b[0]
+
+    def ne(self, op: Op, plan: Plan) -> Closure:
+        return lambda a, b: a[0] != b[0]
+
+    def finished(self, value: Erring, shape: tuple[int, ...]) -> Erring:
+        v, e = value
+        v = np.broadcast_to(v.reshape(v.shape[: len(shape)]), shape)
+        e = np.asarray(e)
+        return v, np.broadcast_to(e.reshape(e.shape[: len(shape)]) if e.ndim else e, shape)
+
+
+def gamma(n: int, u: float) -> float:
+    """n u / (1 - n u), the growth of n roundings; infinite once they may eat everything."""
+    return n * u / (1.0 - n * u) if n * u < 1.0 else math.inf
+
+
+def representable(values: Array, fmt: Format) -> Array:
+    """Where a float64 that is known to be exact is a number of the format too. For float64
+    itself only integers are known to be."""
+    if fmt.name == "float64":
+        return (values == np.rint(values)) & (np.abs(values) < LARGEST_WHOLE)
+    with np.errstate(over="ignore"):
+        result: Array = values.astype(NUMPY_TYPES[fmt.name]).astype(np.float64) == values
+    return result
+
+
+def _stored(a: Erring, fmt: Format) -> Erring:
+    """One rounding to a storage format; past its overflow threshold nothing is known."""
+    v, e = a
+    reach = np.abs(v) + e
+    with np.errstate(invalid="ignore"):
+        e = e + np.maximum(fmt.roundoff * reach, fmt.underflow)
+    if (reach >= fmt.overflow).any():
+        e = np.where((reach >= fmt.overflow) & np.isfinite(v), np.inf, e)
+    return v, np.where(np.isfinite(v), e, 0.0) if not np.isfinite(v).all() else e
+
+
+def _over(e: Array, v: Array, op: Op) -> Array:
+    full = e if e.shape == v.shape else np.broadcast_to(e, v.shape)
+    result: Array = np.add.reduce(full, axis=op.extra, keepdims=True)
+    return result
+
+
+@lru_cache(maxsize=None)
+def errors_of(contract: Contract) -> Errors:
+    """The error algebra of a contract, made once (plans are kept by it)."""
+    return Errors(contract)
