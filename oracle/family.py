@@ -1,0 +1,113 @@
+"""Records of the input side: what narrows a draw, what is drawn, and how it becomes a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attnspec.oracle.law import Inputs
+from attnspec.oracle.values import PLACES, SPECIALS, Pattern, Span, filled, placed
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+LAYOUTS = ("contiguous", "transposed", "row-step", "column-step", "expanded", "offset")
+"""How a floating array lies in memory: in order; with its last two axes exchanged; every second
+row, or every second column, of a larger block; with stride 0 on the leading axis, so that the
+values repeat along it; behind other data."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """What narrows the tables: one function of one target at one dtype."""
+
+    component: str
+    dtype: str
+    accepts: frozenset[str] = frozenset()
+    """Options that the function takes."""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """Axis letter to a set of sizes or `(min, max[, step])`, those of the component merged in."""
+    conventions: Mapping[str, str] = field(default_factory=dict)
+    """What the target follows. No family of softmax and rope depends on it."""
+    index_dtype: str = "int64"
+    """Of positions."""
+
+
+class Form(NamedTuple):
+    """A legal shape of the first argument, with options."""
+
+    shape: Shape
+    options: Mapping[str, Any]
+
+
+class Dress(NamedTuple):
+    """Memory layout, and up to two (place, name of a special number)."""
+
+    layout: str
+    specials: tuple[tuple[str, str], ...]
+
+
+def _dresses() -> tuple[Dress, ...]:
+    """Plain layouts nine times, then as many entries with one special number, then with two."""
+    one = [(place, name) for name in SPECIALS for place in PLACES]
+    turns = len(LAYOUTS)
+    plain = [Dress(layout, ()) for layout in LAYOUTS]
+    single = [Dress(LAYOUTS[0], (s,)) for s in one]
+    single += [Dress(LAYOUTS[(i + i // turns) % turns], (s,)) for i, s in enumerate(one)]
+    double = [
+        Dress(LAYOUTS[(i + i // turns) % turns], (s, one[(7 * i + 5) % len(one)]))
+        for i, s in enumerate(one)
+    ]
+    return (*plain, *single, *double, *plain * 12)
+
+
+DRESSES: tuple[Dress, ...] = _dresses()
+"""Simplest first; the plain ones again at the end, so that they are half of all."""
+PLAIN: tuple[Dress, ...] = tuple(Dress(layout, ()) for layout in LAYOUTS)
+
+
+class Draw(NamedTuple):
+    """The five draws of a call."""
+
+    form: Form
+    extra: Any
+    """Of a type of the family's own."""
+    pattern: Pattern
+    dress: Dress
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """One named kind of inputs, to which laws refer."""
+
+    name: str
+    component: str
+    says: str
+    forms: Callable[[Scope], tuple[Form, ...]]
+    """Legal shapes with options, simplest first. Raises ValueError when limits leave none."""
+    extras: tuple[Any, ...]
+    """What only this family draws, simplest first."""
+    build: Callable[[Scope, Draw], Inputs]
+    """From what was drawn to the call."""
+    patterns: tuple[Pattern, ...]
+    dresses: tuple[Dress, ...] = DRESSES
+
+
+def floats(
+    rng: np.random.Generator, shape: Shape, pattern: Pattern, dress: Dress, span: Span
+) -> Array:
+    """An array of finite numbers of the dtype, as float64, that can lie in memory as asked."""
+    drawn = (min(shape[0], 1), *shape[1:]) if dress.layout == "expanded" else shape
+    values = placed(filled(pattern, rng, drawn, span), dress.specials, rng, span)
+    return values if drawn == shape else np.broadcast_to(values, shape).copy()
+
+
+def repeated(values: Array, dress: Dress) -> Array:
+    """The same array, or its first slice over and over where the layout is `expanded`."""
+    if dress.layout != "expanded" or len(values) < 2:
+        return values
+    return np.broadcast_to(values[:1], values.shape).copy()
