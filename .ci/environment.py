@@ -69,7 +69,8 @@ def main() -> None:
         if not is_whole(wanted):
             print(f"making .venv with Python {sys.version.split()[0]}; this takes minutes, once")
             STAMP.unlink(missing_ok=True)
-            shutil.rmtree(VENV, ignore_errors=True)
+            if VENV.exists():
+                shutil.rmtree(VENV)
             venv.create(VENV, with_pip=True)
             # setuptools first and no build isolation: an isolated build ignores the constraints
             install("setuptools")
