@@ -1,0 +1,1 @@
+"""What is judged: references, wrong implementations, and targets."""

@@ -1,0 +1,26 @@
+"""The built-in targets: the references of this package, and public libraries.
+
+A target's library is imported inside the function that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+TARGETS: Mapping[str, str] = {
+    "torch": "attnspec.impls.targets.torch_reference",
+    "torch.online": "attnspec.impls.targets.torch_online",
+    "torch.complex": "attnspec.impls.targets.torch_complex",
+    "torch.matrix": "attnspec.impls.targets.torch_matrix",
+    "torch.half": "attnspec.impls.targets.torch_half",
+    "torch.functional": "attnspec.impls.targets.torch_functional",
+    "transformers.half": "attnspec.impls.targets.transformers_half",
+    "transformers.interleaved": "attnspec.impls.targets.transformers_interleaved",
+    "rotary-embedding-torch": "attnspec.impls.targets.rotary_embedding_torch",
+    "rotary-embedding-torch.offset": "attnspec.impls.targets.rotary_embedding_torch_offset",
+    "mlx": "attnspec.impls.targets.mlx",
+    "mlx.half": "attnspec.impls.targets.mlx_half",
+    "onnxruntime": "attnspec.impls.targets.onnxruntime",
+    "onnx.reference": "attnspec.impls.targets.onnx_reference",
+}
+"""Name to the module that is the target."""

@@ -1,0 +1,12 @@
+"""The references of this package: plain PyTorch."""
+
+from __future__ import annotations
+
+from attnspec.impls.rope import rope, rope_apply
+from attnspec.impls.softmax import softmax
+from attnspec.target import Target
+
+__all__ = ["TARGET", "rope", "rope_apply", "softmax"]
+
+# one rounding, where the result leaves
+TARGET = Target(name="torch", precision="strict", requires={"torch": "torch"})
