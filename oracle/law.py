@@ -67,6 +67,13 @@ class Implementation(Protocol):
         """Call it and return what it gave, as float64. Raises `Breach` for a result of the
         wrong kind, and for an exception on a legal call."""
 
+    def held(self, inputs: Inputs) -> tuple[Array, Callable[[], Array]]:
+        """Call it, and return its result beside a function that reads the very object that it
+        returned once more: what was given away must not change later."""
+
+    def sibling(self, component: str) -> Implementation | None:
+        """Another function of the same target, or None where there is none."""
+
     def memory(self) -> Record:
         """Every byte handed over in the latest call, guard zones included, before and after."""
 

@@ -1,0 +1,17 @@
+"""What decides: values, enclosures and allowances from the definitions, and the laws."""
+
+from __future__ import annotations
+
+from attnspec.oracle import rope, softmax
+from attnspec.oracle.law import Law
+
+LAWS: tuple[Law, ...] = (*softmax.LAWS, *rope.LAWS)
+"""Every law, component by component."""
+
+
+def law(id: str) -> Law:
+    """The law of this id. Raises ValueError, naming those there are."""
+    for row in LAWS:
+        if row.id == id:
+            return row
+    raise ValueError(f"unknown law {id!r}; there are: {', '.join(row.id for row in LAWS)}")

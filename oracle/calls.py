@@ -1,0 +1,234 @@
+"""Laws about the call itself, the same for every component.
+
+Sources: the project's contract ('Guarantees': what is held to the bit and what to the allowance).
+Each is made for a component by a function that takes its oracle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from attnspec.oracle.comparison import Comparison
+from attnspec.oracle.components import COMPONENTS
+from attnspec.oracle.expected import Expected
+from attnspec.oracle.inputs import LAYOUTS, generator
+from attnspec.oracle.law import Breach, Implementation, Inputs, Law
+
+Array = np.ndarray[Any, Any]
+Oracle = Callable[[Implementation, Inputs], Expected]
+Check = Callable[[Implementation, Inputs], list[Comparison]]
+
+
+def same(
+    what: str, first: Array, second: Array, dtype: str, *, promised: bool = True
+) -> Comparison:
+    """Two results that must agree to the bit."""
+    return Comparison(what, first, second, None, dtype, promised=promised)
+
+
+def close(what: str, actual: Array, right: Expected, dtype: str) -> Comparison:
+    """A result beside what it should be."""
+    return Comparison(what, actual, right.value, right.allowance, dtype, right.residual)
+
+
+def alike(what: str, first: Array, second: Array, allowance: Array, dtype: str) -> Comparison:
+    """Two runs of one implementation, within both runs' allowances."""
+    return Comparison(what, first, second, allowance, dtype)
+
+
+def matches_oracle(oracle: Oracle) -> Check:
+    """Every element within its derived allowance of the exact value."""
+
+    def check(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+        actual = implementation(inputs)
+        right = oracle(implementation, inputs)
+        return [close("output", actual, right, implementation.dtype)]
+
+    return check
+
+
+def inputs_unchanged(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """Every byte handed over is as before, in the guard zones around the arrays too."""
+    implementation(inputs)
+    record = implementation.memory()
+    before = record.before.astype(np.float64)
+    return [same("bytes of the inputs", record.after.astype(np.float64), before, "float64")]
+
+
+def repeatable(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """The same call twice in a row."""
+    promised = "repeatable" in implementation.guarantees
+    first, second = implementation(inputs), implementation(inputs)
+    return [same("second call", second, first, implementation.dtype, promised=promised)]
+
+
+def views_equal_copies(oracle: Oracle) -> Check:
+    """A view gives what a contiguous copy gives."""
+
+    def check(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+        layout = inputs.layout
+        if layout == "contiguous":
+            # `expanded` needs values that repeat, which these inputs need not have
+            others = [name for name in LAYOUTS[1:] if name != "expanded"]
+            layout = others[generator(inputs, "layout").integers(len(others))]
+        view = implementation(inputs, layout=layout)
+        copy = implementation(inputs, layout="contiguous")
+        what = f"{layout} view against its copy"
+        dtype = implementation.dtype
+        allowance = 2.0 * oracle(implementation, inputs).allowance
+        exact = "layout-invariant" in implementation.guarantees
+        return [
+            alike(what, view, copy, allowance, dtype),
+            same(f"{what}, to the bit", view, copy, dtype, promised=exact),
+        ]
+
+    return check
+
+
+Alone = tuple[Inputs, Any]
+"""A part of a call that must not depend on the rest, and its index in the full result."""
+
+
+def row_alone(oracle: Oracle, alone: Callable[[Inputs], Alone]) -> Check:
+    """A part of the batch by itself gives what it gives among the others."""
+
+    def check(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+        part, index = alone(inputs)
+        whole = implementation(inputs)[index]
+        single = implementation(part).reshape(whole.shape)
+        allowance = 2.0 * oracle(implementation, inputs).allowance[index]
+        dtype = implementation.dtype
+        exact = "batch-invariant" in implementation.guarantees
+        return [
+            alike("row alone", single, whole, allowance, dtype),
+            same("row alone, to the bit", single, whole, dtype, promised=exact),
+        ]
+
+    return check
+
+
+def others_change_nothing(alone: Callable[[Inputs], Alone]) -> Check:
+    """Other content at the other places, finite, changes no bit of a row (`mask-exact`)."""
+
+    def check(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+        _, index = alone(inputs)
+        first = COMPONENTS[inputs.component].first
+        values = inputs.arrays[first]
+        other = values[..., ::-1] if values.ndim else values
+        mixed = np.array(-other)
+        mixed[index] = values[index]
+        promised = "mask-exact" in implementation.guarantees
+        plain = implementation(inputs, layout="contiguous")[index]
+        among = implementation(inputs.with_arrays(**{first: mixed}), layout="contiguous")[index]
+        what = "row among other rows of other content"
+        return [same(what, among, plain, implementation.dtype, promised=promised)]
+
+    return check
+
+
+def output_form(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """Type, shape, dtype and device, which the call itself checks, and no NaN from finite
+    inputs."""
+    actual = implementation(inputs)
+    return [
+        same("NaN in the output", np.isnan(actual) * 1.0, np.zeros(actual.shape), "float64")
+    ]
+
+
+def empty_batch(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """A batch of nothing gives a result of nothing, of the right shape."""
+    shape = np.array(COMPONENTS[inputs.component].result(inputs), np.float64)
+    actual = np.array(implementation(inputs).shape, np.float64)
+    return [same("shape", actual, shape, "float64")]
+
+
+def no_memory(oracle: Oracle, others: Callable[[Inputs], list[Inputs]]) -> Check:
+    """Between other calls a call gives what it should, the same each time, and what was returned
+    stays as it is while others are made."""
+
+    def check(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+        promised = "repeatable" in implementation.guarantees
+        dtype = implementation.dtype
+        between = others(inputs)
+        _called(implementation, between)
+        before, read_again = implementation.held(inputs)
+        _called(implementation, between)
+        kept = read_again()
+        after = implementation(inputs)
+        return [
+            close("output after other calls", before, oracle(implementation, inputs), dtype),
+            same("earlier result after later calls", kept, before, dtype),
+            same("the same call after others", after, before, dtype, promised=promised),
+        ]
+
+    return check
+
+
+def _called(implementation: Implementation, calls: list[Inputs]) -> None:
+    """Make the calls, whatever they give: other laws judge them, and a longer one may be beyond
+    the limits that a target declares."""
+    for inputs in calls:
+        with suppress(Breach):
+            implementation(inputs)
+
+
+def call_laws(
+    component: str, oracle: Oracle, others: Callable[[Inputs], list[Inputs]]
+) -> tuple[Law, ...]:
+    """The rows that every component has."""
+
+    def law(name: str, says: str, means: str, check: Check, **more: Any) -> Law:
+        family = more.pop("inputs", component)
+        return Law(
+            f"{component}.{name}", component, says, means, more.pop("kind", "exact"), check,
+            inputs=family, **more,
+        )  # fmt: skip
+
+    return (
+        law(
+            "inputs_unchanged",
+            "no byte of what is handed over changes, nor of the memory around it",
+            "the function works in place, or writes outside of its arrays",
+            inputs_unchanged,
+        ),
+        law(
+            "repeatable",
+            "the same call gives the same bits",
+            "the result depends on something other than the arguments: a race, or old memory",
+            repeatable,
+            guarantee="repeatable",
+        ),
+        law(
+            "views_equal_copies",
+            "a view gives what its contiguous copy gives",
+            "strides are assumed, or a view's memory is read in another order",
+            views_equal_copies(oracle),
+            kind="reduced",
+            guarantee="layout-invariant",
+        ),
+        law(
+            "no_memory",
+            "a call gives what it should between other calls, and what it returned stays as it is",
+            "something is kept from one call to the next: a table, a buffer",
+            no_memory(oracle, others),
+        ),
+        law(
+            "output_form",
+            "the result has the shape, dtype and device of the input, and no NaN",
+            "the result is of another kind than the signature promises",
+            output_form,
+            kind="form",
+        ),
+        law(
+            "empty_batch",
+            "a batch of nothing gives nothing, in the right shape",
+            "an empty tensor is not handled",
+            empty_batch,
+            kind="form",
+            inputs=f"{component}_empty",
+        ),
+    )
