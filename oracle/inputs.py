@@ -100,6 +100,5 @@ def description(inputs: Inputs) -> str:
     )
     options = "".join(f", {name}={value!r}" for name, value in inputs.options.items())
     return (
-        f"{shapes}{options}; {inputs.dtype}; {inputs.pattern}; {inputs.layout}; "
-        f"seed {inputs.seed}"
+        f"{shapes}{options}; {inputs.dtype}; {inputs.pattern}; {inputs.layout}; seed {inputs.seed}"
     )

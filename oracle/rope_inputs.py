@@ -130,9 +130,7 @@ Drawn = tuple[Any, bool]
 """A way to fill positions or tables, and whether they have a batch axis."""
 
 
-def rope_inputs(
-    scope: Scope, drawn: Draw, *, end: int = 2**62, different: bool = False
-) -> Inputs:
+def rope_inputs(scope: Scope, drawn: Draw, *, end: int = 2**62, different: bool = False) -> Inputs:
     """A call of rope. Positions lie below `end`, in different rows where asked for."""
     form, (way, batched), pattern, dress, seed = drawn
     rng = np.random.default_rng(seed)

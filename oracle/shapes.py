@@ -37,9 +37,7 @@ ROPE_SHAPES: tuple[Shape, ...] = (
 )  # fmt: skip
 """Axes b h n d."""
 
-BASIS_SHAPES: tuple[Shape, ...] = tuple(
-    (1, 1, d, d) for d in (2, 4, 6, 8, 10, 12, 16, 32, 64)
-)
+BASIS_SHAPES: tuple[Shape, ...] = tuple((1, 1, d, d) for d in (2, 4, 6, 8, 10, 12, 16, 32, 64))
 """One position for every channel."""
 
 MOST = 2**15
