@@ -1,0 +1,134 @@
+"""A drawn call as Python that can be pasted: what a message prints, and what a report keeps."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from attnspec.oracle.components import COMPONENTS
+from attnspec.oracle.inputs import description
+from attnspec.oracle.law import Inputs
+from attnspec.oracle.precision import snapped
+
+Array = np.ndarray[Any, Any]
+
+LONGEST = 64
+"""Elements of the largest array that is written out."""
+_DIFFERENT = 8
+"""Elements that may differ from the others in a larger one."""
+
+
+def literal(inputs: Inputs, function: str = "", arrays: str = "torch") -> str:
+    """Python text that makes the arguments and calls `function` (default: the component's name).
+
+    `arrays` is what the target takes: `torch`, or `numpy`; anything else is written for NumPy. An
+    array that is too long to write out stands as a comment with its shape, and then the call
+    alone does not run: the first line has the seed that draws it again.
+    """
+    torch = arrays == "torch"
+    component = COMPONENTS[inputs.component]
+    lines = [f"# {description(inputs)}"]
+    body = []
+    for name in component.arguments:
+        values = inputs.arrays[name]
+        body += _assignment(name, values, inputs.dtype, torch=torch)
+        if values.dtype.kind == "f" and not body[-1].startswith("#"):
+            body += _laid_out(name, values, inputs.layout, torch=torch)
+    arguments = [*component.arguments]
+    arguments += [f"{name}={value!r}" for name, value in inputs.options.items()]
+    body.append(f"{function or inputs.component}({', '.join(arguments)})")
+    text = "\n".join(body)
+    if torch:
+        lines.append("import torch")
+    else:
+        lines.append("import numpy as np")
+        if "ml_dtypes." in text:
+            lines.append("import ml_dtypes")
+    if "inf" in text.replace("isinf", ""):
+        lines.append("from math import inf")
+    if "nan" in text:
+        lines.append("from math import nan")
+    return "\n".join([*lines, text])
+
+
+def _assignment(name: str, values: Array, dtype: str, *, torch: bool) -> list[str]:
+    """Lines that set one argument."""
+    floating = values.dtype.kind == "f"
+    stored = dtype if floating else values.dtype.name
+    kind = f"dtype={_type_name(stored, torch=torch)}"
+    module = "torch" if torch else "np"
+    shape = tuple(int(size) for size in values.shape)
+    if values.size == 0:
+        return [f"{name} = {module}.zeros({shape}, {kind})"]
+    if not floating and values.ndim == 1 and values.size > 2 and (np.diff(values) == 1).all():
+        return [f"{name} = {module}.arange({int(values[0])}, {int(values[-1]) + 1}, {kind})"]
+    if values.size <= LONGEST:
+        maker = "tensor" if torch else "array"
+        return [f"{name} = {module}.{maker}({_nested(values, stored)}, {kind})"]
+    kinds, counts = np.unique(values, return_counts=True)
+    usual = kinds[counts.argmax()]
+    different = np.argwhere(values != usual)
+    if len(different) > _DIFFERENT:
+        return [f"# {name}: {' x '.join(map(str, shape))}, {stored}, too long to write out"]
+    return [
+        f"{name} = {module}.full({shape}, {_number(usual, stored)}, {kind})",
+        *(
+            f"{name}[{', '.join(map(str, place))}] = {_number(values[tuple(place)], stored)}"
+            for place in different.tolist()
+        ),
+    ]
+
+
+def _laid_out(name: str, values: Array, layout: str, *, torch: bool) -> list[str]:
+    """A line that moves a floating argument to where it lay, if that makes a difference."""
+    rows = values.ndim > 1
+    if layout == "transposed" and rows:
+        value = f"{name}.mT.contiguous().mT" if torch else f"{name}.mT.copy().mT"
+    elif layout in ("row-step", "column-step") and (rows or layout == "column-step"):
+        axis = -2 if layout == "row-step" else -1
+        step = "[..., ::2, :]" if layout == "row-step" else "[..., ::2]"
+        double = f"{name}.repeat_interleave(2, {axis})" if torch else f"{name}.repeat(2, {axis})"
+        value = f"{double}{step}"
+    elif layout == "expanded":
+        shape = tuple(int(size) for size in values.shape)
+        first = f"{name}[:1]"
+        value = f"{first}.expand({shape})" if torch else f"np.broadcast_to({first}, {shape})"
+    elif layout == "offset":
+        shape = tuple(int(size) for size in values.shape)
+        flat = f"{name}.flatten()"
+        both = f"torch.cat([{flat}, {flat}])" if torch else f"np.concatenate([{flat}, {flat}])"
+        value = f"{both}[{values.size}:].reshape({shape})"
+    else:
+        return []
+    return [f"{name} = {value}  # {layout}"]
+
+
+def _type_name(stored: str, *, torch: bool) -> str:
+    if torch:
+        return f"torch.{stored}"
+    return "ml_dtypes.bfloat16" if stored == "bfloat16" else f"np.{stored}"
+
+
+def _nested(values: Array, stored: str) -> str:
+    """Nested lists, as text."""
+    if values.ndim == 0:
+        return _number(values, stored)
+    return "[" + ", ".join(_nested(part, stored) for part in values) + "]"
+
+
+def _number(value: Any, stored: str) -> str:
+    """The shortest decimal that is stored as this number."""
+    if np.asarray(value).dtype.kind in "iu":
+        return str(int(value))
+    number = float(value)
+    if math.isnan(number):
+        return "nan"
+    if math.isinf(number):
+        return "inf" if number > 0 else "-inf"
+    for digits in range(1, 17):
+        text = f"{number:.{digits}g}"
+        if float(snapped(np.asarray(float(text)), stored)) == number:
+            return repr(float(text))
+    return repr(number)
