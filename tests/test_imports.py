@@ -26,11 +26,10 @@ class Rule:
     """What may be imported when a function is called, never on import."""
 
 
-# public libraries that built-in targets call, and the arrays that those want
-LIBRARIES = (
-    "attnspec.Target", "einops", "ml_dtypes", "mlx", "numpy", "onnx", "onnxruntime",
-    "rotary_embedding_torch", "torch", "transformers",
-)  # fmt: skip
+# the public libraries that built-in targets call
+LIBRARIES = ("mlx", "onnx", "onnxruntime", "rotary_embedding_torch", "transformers")
+# what a target file may rest on; the arrays are dependencies of the suite itself
+ARRAYS = ("torch", "numpy", "ml_dtypes", "attnspec.target", "attnspec.Target", "attnspec.impls")
 
 # what evaluates the expressions of spec
 ORACLES = (
@@ -41,8 +40,8 @@ ORACLES = (
 RULES = (
     Rule("spec", ("sympy", "mpmath", "attnspec.spec")),
     Rule("oracle", ORACLES),
-    Rule("impls/targets", ("torch", "attnspec.target", "attnspec.impls"), LIBRARIES),
-    Rule("impls", ("torch", "attnspec.target", "attnspec.impls")),
+    Rule("impls/targets", ARRAYS, LIBRARIES),
+    Rule("impls", ("torch", "attnspec.impls")),
     Rule("attnspec/target.py", ()),
 )
 
