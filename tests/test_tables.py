@@ -101,7 +101,9 @@ def test_every_law_of_a_components_file_is_in_the_table() -> None:
 
 def test_every_target_file_is_in_the_table() -> None:
     files = (ROOT / "impls/targets").glob("*.py")
-    declared = {path.stem for path in files if re.search(r"^TARGET\b", path.read_text(), re.M)}
+    declared = {
+        path.stem for path in files if re.search(r"^TARGET\b", path.read_text(), re.MULTILINE)
+    }
     assert {f"attnspec.impls.targets.{file}" for file in declared} == set(TARGETS.values())
 
 
