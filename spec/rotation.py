@@ -11,9 +11,7 @@ BASE = sp.Integer(10000)
 
 def block(angle: sp.Expr) -> sp.ImmutableMatrix:
     """The 2 x 2 rotation by an angle, for column vectors."""
-    return sp.ImmutableMatrix(
-        [[sp.cos(angle), -sp.sin(angle)], [sp.sin(angle), sp.cos(angle)]]
-    )
+    return sp.ImmutableMatrix([[sp.cos(angle), -sp.sin(angle)], [sp.sin(angle), sp.cos(angle)]])
 
 
 def frequency(pair: sp.Expr, dimension: sp.Expr) -> sp.Expr:
@@ -28,15 +26,11 @@ def turned(x: sp.IndexedBase, position: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
     return first * cosine - second * sine, first * sine + second * cosine
 
 
-def score(
-    query: sp.IndexedBase, key: sp.IndexedBase, at_query: sp.Expr, at_key: sp.Expr
-) -> sp.Sum:
+def score(query: sp.IndexedBase, key: sp.IndexedBase, at_query: sp.Expr, at_key: sp.Expr) -> sp.Sum:
     """Dot product of a query and a key that were turned to their positions: a sum over all d/2
     pairs."""
     query_pair, key_pair = turned(query, at_query), turned(key, at_key)
-    return sp.Sum(
-        query_pair[0] * key_pair[0] + query_pair[1] * key_pair[1], (i, 0, d / 2 - 1)
-    )
+    return sp.Sum(query_pair[0] * key_pair[0] + query_pair[1] * key_pair[1], (i, 0, d / 2 - 1))
 
 
 def displaced(query: sp.IndexedBase, key: sp.IndexedBase, displacement: sp.Expr) -> sp.Sum:

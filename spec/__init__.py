@@ -1,0 +1,38 @@
+"""What the documents say, and what mathematics says about it: one record a statement.
+
+`CLAIMS` is the register. A derivation runs on demand, none on import.
+"""
+
+from __future__ import annotations
+
+from attnspec.spec import (
+    rope,
+    rope_decay,
+    rope_pairs,
+    rope_partial,
+    softmax,
+    softmax_saturation,
+)
+from attnspec.spec.claim import Claim
+
+CLAIMS: tuple[Claim, ...] = (
+    softmax.CLAIMS
+    + softmax_saturation.CLAIMS
+    + rope.CLAIMS
+    + rope_pairs.CLAIMS
+    + rope_decay.CLAIMS
+    + rope_partial.CLAIMS
+)
+
+
+def claim(claim_id: str) -> Claim:
+    """The claim of that id. Raises ValueError, with the component's ids, for an unknown one."""
+    for entry in CLAIMS:
+        if entry.id == claim_id:
+            return entry
+    component = claim_id.partition(".")[0]
+    near = [entry.id for entry in CLAIMS if entry.id.startswith(f"{component}.")]
+    if near:
+        raise ValueError(f"no claim {claim_id!r}; of {component} there are {', '.join(near)}")
+    components = sorted({entry.id.partition(".")[0] for entry in CLAIMS})
+    raise ValueError(f"no claim {claim_id!r}; components with claims: {', '.join(components)}")

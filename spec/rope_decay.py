@@ -1,0 +1,408 @@
+"""RoPE at long distances: what decays, what doesn't, and which angles are new.
+
+Sources: document 000 (3), document 004 (3.5, long-term decay and default choice). The kernel
+B(t) = sum of cos(t theta_i) is the score of two all-ones pairs in phase. It has mean zero over
+the distances and an upper envelope that falls; neither says anything of other vectors.
+"""
+
+from __future__ import annotations
+
+import sympy as sp
+
+from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
+from attnspec.spec.rope import CLAIMS as ROTATION
+from attnspec.spec.rope_pairs import CLAIMS as PAIRS
+from attnspec.spec.rotation import block, frequency, plane_score, turned
+from attnspec.spec.shapes import shapes_fit
+from attnspec.spec.sums import distributed, reduced
+from attnspec.spec.symbols import c, d, i, key, q, t, theta
+from attnspec.spec.turns import UNIT, kernel, partial_sum_means
+
+_angle = sp.Symbol("theta", real=True)
+_length = sp.Symbol("T", integer=True, positive=True)
+_pairs = (i, 0, d / 2 - 1)
+
+
+def _steps_of(claims: tuple[Claim, ...], claim_id: str) -> tuple[Step, ...]:
+    """The steps of a claim that another rests on."""
+    derivation = next(entry.derivation for entry in claims if entry.id == claim_id)
+    if derivation is None:
+        raise ValueError(f"{claim_id} has no derivation of its own")
+    return derivation()
+
+
+def _unseen_angles() -> tuple[Step, ...]:
+    periods = [2 * sp.pi / frequency(sp.Integer(pair), sp.Integer(128)) for pair in range(64)]
+    longer = sum(bool(sp.Gt(period, 4096)) for period in periods)
+    return (
+        *_steps_of(ROTATION, "rope.relative_displacement"),
+        Step("d = 128: 18 of 64 pairs have a period above 4096", sp.Integer(longer) - 18),
+        Step("the slowest needs 54410 positions for a turn", sp.floor(periods[-1]) - 54410),
+    )
+
+
+def _mean_over_distances() -> tuple[Step, ...]:
+    r, position = sp.Symbol("r", complex=True), sp.Symbol("t", integer=True)
+    geometric = sp.Sum(r**position, (position, 0, _length - 1)).doit().args[1].expr
+    squared = (2 - 2 * sp.cos(_length * _angle)) / (2 - 2 * sp.cos(_angle))
+    return (
+        Step(
+            "sum of r^t over t < T is (1 - r^T) / (1 - r) for r other than 1",
+            sp.simplify(geometric - (1 - r**_length) / (1 - r)),
+        ),
+        Step(
+            "|1 - exp(i a)|^2 = 2 - 2 cos(a)",
+            sp.simplify(
+                sp.expand((1 - sp.exp(sp.I * _angle)) * (1 - sp.exp(-sp.I * _angle)))
+                - (2 - 2 * sp.cos(_angle)).rewrite(sp.exp)
+            ),
+        ),
+        Step(
+            "so with r = exp(i theta) its squared size is sin(T theta/2)^2 / sin(theta/2)^2",
+            sp.simplify(squared - sp.sin(_length * _angle / 2) ** 2 / sp.sin(_angle / 2) ** 2),
+        ),
+        Step(
+            "at most 1 / sin(theta/2)^2, as 1 - sin^2 = cos^2 >= 0",
+            reduced(1 - sp.sin(t) ** 2 - sp.cos(t) ** 2),
+        ),
+        Step(
+            "and 0 < theta_i <= 1 < 2 pi, so sin(theta_i/2) isn't 0: the mean over t < T, at most "
+            "1 / (T sin(theta_i/2)) in size, goes to 0, that of all d/2 pairs with it",
+            sp.limit(1 / (_length * sp.sin(sp.Rational(1, 2))), _length, sp.oo),
+        ),
+    )
+
+
+def _returns() -> tuple[Step, ...]:
+    turns = sp.Symbol("j", integer=True, nonzero=True)
+    fineness = sp.Symbol("Q", positive=True)
+    return (
+        Step(
+            "B(t) < B(0) for integers t != 0: cos(t theta_0) = cos(t) = 1 needs t = 2 pi j, which "
+            "is irrational",
+            (2 * sp.pi * turns).is_irrational,
+        ),
+        Step(
+            "some t <= Q^(d/2) has every t theta_i within 2 pi/Q of a whole turn (Dirichlet), so "
+            "B(t) >= d/2 cos(2 pi/Q), which comes as close to B(0) = d/2 as one likes",
+            sp.limit(d / 2 * sp.cos(2 * sp.pi / fineness), fineness, sp.oo) - d / 2,
+        ),
+        Step("d = 2: B(710) > 1 - 2/10^9", sp.cos(710) > 1 - sp.Rational(2, 10**9)),
+        Step(
+            "d = 4: B(71000) > 2 - 2/10^5",
+            sp.cos(71000) + sp.cos(710) > 2 - sp.Rational(2, 10**5),
+        ),
+    )
+
+
+def _envelope() -> tuple[Step, ...]:
+    h, partial = sp.Function("h"), sp.Function("S")
+    last = sp.Symbol("M", integer=True, positive=True)
+    by_parts = sp.expand(h(i) * (partial(i + 1) - partial(i)) + partial(i + 1) * (h(i + 1) - h(i)))
+    telescoping = h(i + 1) * partial(i + 1) - h(i) * partial(i)
+    means = partial_sum_means(64, tuple(range(20)))
+    shown = partial_sum_means(64, (0, 10, 100, 256))
+    hundredths = [
+        {sp.floor(sp.Rational(100 * end, 64 * UNIT) + sp.Rational(1, 2)) for end in ends}
+        for ends in shown
+    ]
+    return (
+        Step(
+            "Abel: h_i (S_(i+1) - S_i) + S_(i+1) (h_(i+1) - h_i) telescopes",
+            sp.expand(by_parts - telescoping),
+        ),
+        Step(
+            "so with S_0 = 0 the sum of h_i (S_(i+1) - S_i) over i < M is h_M S_M minus the sum of "
+            "S_(i+1) (h_(i+1) - h_i): at most max |h_(i+1) - h_i| times the sum of |S_j|, h_M = 0",
+            sp.Sum(telescoping, (i, 0, last - 1)).doit()
+            - (h(last) * partial(last) - h(0) * partial(0)),
+        ),
+        Step(
+            "d = 128: the mean of |S_j| at t = 0, 10, 100, 256 is 32.50, 17.95, 10.23, 6.54",
+            hundredths == [{3250}, {1795}, {1023}, {654}],
+        ),
+        Step(
+            "it falls up to t = 18",
+            all(means[a + 1][1] < means[a][0] for a in range(18)),
+        ),
+        Step("and rises to t = 19: an envelope, no law", means[19][0] > means[18][1]),
+    )
+
+
+def _no_decay() -> tuple[Step, ...]:
+    lengths = kernel(64, 4096)
+    short = kernel(32, 6)
+    falls = all(lengths[a + 1][1] < lengths[a][0] for a in range(11))
+    signs_known = all(low > 0 or high < 0 for low, high in lengths)
+    return (
+        *_phase(),
+        Step("d = 2: B(6) = cos 6 > B(1) = cos 1", sp.cos(6) > sp.cos(1)),
+        Step("d = 2: B(710) > B(1)", sp.cos(710) > sp.cos(1)),
+        Step("d = 128: B falls up to t = 11", falls),
+        Step("and rises to t = 12", lengths[12][0] > lengths[11][1]),
+        Step(
+            "d = 64: it first rises after t = 5",
+            all(short[a + 1][1] < short[a][0] for a in range(5)) and short[6][0] > short[5][1],
+        ),
+        Step("d = 128: every sign up to t = 4096 is certain", signs_known),
+        Step(
+            "and B is negative at 420 of the 4097 distances",
+            sp.Integer(sum(high < 0 for _, high in lengths)) - 420,
+        ),
+        *_returns(),
+        *_mean_over_distances(),
+        *_envelope(),
+    )
+
+
+def _kernel_rises() -> Counterexample:
+    return Counterexample(
+        "d = 2, q = k = (1, 0): score at distance 6, stated to be at most that at 1",
+        stated=plane_score((1, 0), (1, 0), sp.S.One),
+        actual=plane_score((1, 0), (1, 0), sp.Integer(6)),
+    )
+
+
+def _greatest_score() -> tuple[Step, ...]:
+    size = sp.Symbol("d", integer=True, positive=True)
+    rotation, vector = sp.MatrixSymbol("R", size, size), sp.MatrixSymbol("k", size, 1)
+    own = (rotation * vector).T * rotation * vector
+    kept = sp.refine(own.doit(), sp.Q.orthogonal(rotation)).doit()
+    kept = kept.subs(rotation.T * rotation, sp.Identity(size)).doit()
+    ratio = sp.Symbol("lambda", real=True)
+    a, b, both = sp.symbols("A B C", positive=True)
+    channels = (c, 0, d - 1)
+    square = sp.Sum((q[c] - ratio * key[c]) ** 2, channels)
+    named = distributed(square).subs(
+        {
+            sp.Sum(q[c] ** 2, channels): a,
+            sp.Sum(key[c] ** 2, channels): b,
+            sp.Sum(q[c] * key[c], channels): both,
+        }
+    )
+    return (
+        Step("shapes fit", shapes_fit(vector.T, rotation.T, rotation, vector)),
+        Step(
+            "q = R k scores |k|^2 at every distance, as R is orthogonal",
+            (kept - vector.T * vector).doit(),
+        ),
+        Step("squares are not negative", square.function.is_nonnegative),
+        Step(
+            "sum of (q - lambda k)^2 is A - 2 lambda C + lambda^2 B, with A = |q|^2, B = |k|^2, "
+            "C = q.k",
+            sp.expand(named - (a - 2 * ratio * both + ratio**2 * b)),
+        ),
+        Step(
+            "at lambda = C/B that is A - C^2/B >= 0: no score is above |q||k|, and |R k| = |k|",
+            sp.expand(named.subs(ratio, both / b)) - (a - both**2 / b),
+        ),
+        *_steps_of(ROTATION, "rope.orthogonal")[:3],
+    )
+
+
+def _greatest_at_one() -> Counterexample:
+    unit = sp.ImmutableMatrix([1, 0])
+    best = block(sp.S.One) * unit
+    return Counterexample(
+        "d = 2, unit vectors at displacement 1: greatest score over all q and k, stated to have "
+        "fallen to cos 1",
+        stated=plane_score((1, 0), (1, 0), sp.S.One),
+        actual=sp.simplify(best.dot(best)),
+    )
+
+
+def _phase() -> tuple[Step, ...]:
+    size_q, size_k = sp.symbols("a b", positive=True)
+    at_q, at_k = sp.symbols("u v", real=True)
+    query = size_q * sp.ImmutableMatrix([[sp.cos(at_q), sp.sin(at_q)]])
+    vector = size_k * sp.ImmutableMatrix([sp.cos(at_k), sp.sin(at_k)])
+    value = (query * block(t * _angle) * vector)[0]
+    return (
+        Step(
+            "a pair of lengths a, b and angles u, v adds a b cos(t theta + v - u)",
+            reduced(value - size_q * size_k * sp.cos(t * _angle + at_k - at_q)),
+        ),
+        Step(
+            "in phase and of unit length it adds cos(t theta)",
+            reduced(value.subs({size_q: 1, size_k: 1, at_q: at_k})) - sp.cos(t * _angle),
+        ),
+        Step(
+            "with the key a quarter turn behind it adds a b sin(t theta), which rises from t = 0",
+            sp.simplify(
+                sp.diff(value, t).subs(t, 0).subs(at_k, at_q - sp.pi / 2) - size_q * size_k * _angle
+            ),
+        ),
+    )
+
+
+def _out_of_phase() -> Counterexample:
+    return Counterexample(
+        "one pair with theta = 1, q = (1, 0), k = (0, 1), displacement 1: its term, stated as "
+        "cos(theta)",
+        stated=sp.cos(1),
+        actual=plane_score((1, 0), (0, 1), sp.S.One),
+    )
+
+
+def _mean_square() -> tuple[Step, ...]:
+    a, b = sp.symbols("a b", real=True)
+    return (
+        *_mean_over_distances(),
+        Step("cos(a)^2 = 1/2 + cos(2a)/2", sp.simplify(sp.cos(a) ** 2 - (1 + sp.cos(2 * a)) / 2)),
+        Step(
+            "2 cos(a) cos(b) = cos(a-b) + cos(a+b)",
+            reduced(2 * sp.cos(a) * sp.cos(b) - sp.cos(a - b) - sp.cos(a + b)),
+        ),
+        Step(
+            "2 theta_i and theta_i +- theta_j lie between -2 pi and 2 pi and aren't 0, so their "
+            "cosines have mean 0 too: the mean square of B is 1/2 a pair, d/4",
+            sp.Sum(sp.Rational(1, 2), _pairs).doit() - d / 4,
+        ),
+        *_returns(),
+        *_greatest_score(),
+    )
+
+
+def _achieved_far_away() -> Counterexample:
+    far = sp.Integer(3)
+    best = block(far) * sp.ImmutableMatrix([1, 0])
+    return Counterexample(
+        "d = 2, unit vectors at displacement 3: achievable score, stated to be pulled down to "
+        "cos 3",
+        stated=plane_score((1, 0), (1, 0), far),
+        actual=sp.simplify(best.dot(best)),
+    )
+
+
+def _isotropic() -> tuple[Step, ...]:
+    rotation = block(t * theta[i])
+    squares = sp.Sum(sum(entry**2 for entry in rotation), _pairs)
+    return (
+        Step(
+            "independent entries of variance 1: q^T R_t k has the variance of R's squared entries "
+            "summed, 2 a pair, d at every t",
+            sp.Sum(sp.simplify(squares.function), _pairs).doit() - d,
+        ),
+        Step(
+            "its mean is 0 at every t, being linear in q, of mean 0",
+            sp.expand(
+                sum(a * b for a, b in zip((q[2 * i], q[2 * i + 1]), turned(key, t), strict=True))
+            ).subs({q[2 * i]: 0, q[2 * i + 1]: 0}),
+        ),
+    )
+
+
+def _default_choice() -> tuple[Step, ...]:
+    return (
+        *_steps_of(PAIRS, "rope.no_parameters"),
+        *_steps_of(ROTATION, "rope.relative_displacement"),
+        *_steps_of(PAIRS, "rope.no_matrix_needed"),
+        *_greatest_score(),
+        Step("but for the decay: cos 6 > cos 1 at d = 2", sp.cos(6) > sp.cos(1)),
+    )
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="rope.new_angles_beyond_training",
+        number="A19",
+        statement="RoPE generalizes to context lengths that training never saw.",
+        latex=r"\#\{i:2\pi/\theta_i>4096\}=18\ (d=128)",
+        source=Source("000", "3 Mechanism", "Unseen context lengths pose no problem."),
+        verdict="empirical",
+        form="symbolic",
+        truth="The map is defined at every position and stays relative there. But at d = 128, 18 "
+        "of 64 pairs turn less than once in 4096 positions (the slowest once in 54410), so beyond "
+        "that length a model meets angles it never saw. Whether it copes is an experiment.",
+        derivation=_unseen_angles,
+    ),
+    Claim(
+        id="rope.kernel_is_not_monotone",
+        number="A20",
+        statement="The RoPE score decays with relative distance.",
+        latex=r"B(t)=\sum_i\cos\theta_it:\ B(t)<B(0),\ \limsup B=d/2,\ "
+        r"\tfrac1T\bigl|\sum_{t<T}\cos\theta t\bigr|\le\tfrac1{T|\sin(\theta/2)|}",
+        source=Source("000", "3 Mechanism", "Scores fall off with distance by nature."),
+        verdict="corrected",
+        form="symbolic",
+        truth="One pair adds a b cos(t theta + phi), which may rise. In-phase pairs give B(t), "
+        "which rises first after t = 11 at d = 128 and returns arbitrarily close to d/2. True: "
+        "B(t) < B(0), its mean over t is 0, and an upper envelope (Abel's bound) falls off, not "
+        "monotonely either.",
+        counterexample=_kernel_rises,
+        derivation=_no_decay,
+    ),
+    Claim(
+        id="rope.greatest_score_is_constant",
+        number="C113",
+        statement="The greatest possible score shrinks as the distance grows.",
+        latex=r"\max_{\|q\|=a,\|k\|=b}q^TR_tk=ab\ \text{for every }t",
+        source=Source("004", "3.5 Long-Term Decay", "The largest possible score falls with |m-n|."),
+        verdict="refuted",
+        form="symbolic",
+        truth="It is |q||k| at every distance, reached where q points along R_t k.",
+        counterexample=_greatest_at_one,
+        derivation=_greatest_score,
+    ),
+    Claim(
+        id="rope.pair_term_has_phase",
+        number="C114",
+        statement="Each pair contributes cos(omega_i (m - n)).",
+        latex=r"a_ib_i\cos(\theta_it+\varphi_i)",
+        source=Source("004", "3.5 Long-Term Decay", "Each frequency adds a cosine of m - n."),
+        verdict="holds-if",
+        form="block",
+        conditions=(Condition("D1", "the pairs of q and k have unit length and are in phase"),),
+        truth="In general its amplitude is the product of the lengths, and its phase the angle "
+        "between the two.",
+        counterexample=_out_of_phase,
+        derivation=_phase,
+    ),
+    Claim(
+        id="rope.interference_lowers_the_mean",
+        number="C115",
+        statement="Destructive interference pulls the achievable score down at large distance.",
+        latex=r"\overline{B}=0,\ \overline{B^2}=d/4,\ \max q^TR_tk=\|q\|\|k\|",
+        source=Source("004", "3.5 Long-Term Decay", "Cosines out of step cancel at a distance."),
+        verdict="corrected",
+        form="symbolic",
+        truth="It lowers B(t), the score of fixed in-phase pairs, on average: mean 0 and mean "
+        "square d/4 over the distances. The achievable score stays, and B returns to near d/2.",
+        counterexample=_achieved_far_away,
+        derivation=_mean_square,
+    ),
+    Claim(
+        id="rope.no_recency_bias_of_isotropic",
+        number="C116",
+        statement="RoPE gives a mild preference for near tokens for free.",
+        latex=r"E\,q^TR_tk=0,\ \mathrm{Var}\,q^TR_tk=d\ \text{at every }t",
+        source=Source("004", "3.5 Long-Term Decay", "A recency bias comes without cost."),
+        verdict="empirical",
+        form="symbolic",
+        truth="Independent isotropic q and k show none: mean 0 and variance d at every distance. "
+        "Nearly equal q and k give B(t). Which of these trained vectors are is an experiment.",
+        derivation=_isotropic,
+    ),
+    Claim(
+        id="rope.checklist",
+        number="C117",
+        statement="No parameters, exact relative encoding, natural decay, cheap on GPUs.",
+        latex=r"2d\text{ multiplications},\ d\text{ additions}",
+        source=Source("004", "3.5 Default Choice", "A list of advantages that RoPE has."),
+        verdict="holds-if",
+        form="symbolic",
+        conditions=(Condition("D1", "natural decay is struck off the list"),),
+        counterexample=_kernel_rises,
+        derivation=_default_choice,
+    ),
+    Claim(
+        id="rope.used_by_models",
+        number="C118",
+        statement="LLaMA 1 to 3, Mistral, DeepSeek and Qwen use RoPE.",
+        latex="",
+        source=Source("004", "3.5 Default Choice", "It is the default of named model families."),
+        verdict="empirical",
+        form="none",
+        truth="A fact about models, not mathematics.",
+    ),
+)
