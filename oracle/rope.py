@@ -97,29 +97,30 @@ def relative_displacement(implementation: Implementation, inputs: Inputs) -> lis
     steps = [s for s in (1, 16, 256, 2048, 65536, 131071) if s <= room] or [1]
     shift = steps[generator(inputs, "shift").integers(len(steps))]
     later = inputs.with_arrays(positions=(positions + shift).astype(positions.dtype))
-    first, second = implementation(inputs), implementation(later)
-    errors = [rope(implementation, one).allowance for one in (inputs, later)]
+    unit = _unit(inputs)
+    first, second = implementation(inputs) * unit, implementation(later) * unit
+    errors = [rope(implementation, one).allowance * unit for one in (inputs, later)]
     allowance = sum(
         2.0 * _scores(np.abs(y), e) + _scores(e, e)
         for y, e in zip((first, second), errors, strict=True)
     )
     allowance = np.maximum(allowance, np.swapaxes(allowance, -1, -2))
     what = f"scores after a shift by {shift}"
-    return [
-        alike(what, _scores(second, second), _scores(first, first), allowance, _wide(implementation))
-    ]
+    return [alike(what, _scores(second, second), _scores(first, first), allowance, "float64")]
 
 
-def _wide(implementation: Implementation) -> str:
-    """Squares of an output leave its range; they are formed in float64 here."""
-    return "float64"
+def _unit(inputs: Inputs) -> float:
+    """The power of two that brings the largest channel to about 1, so that squares, which are
+    formed in float64 here, neither overflow nor vanish."""
+    largest = float(np.abs(inputs.arrays["x"]).max(initial=0.0))
+    return 2.0 ** -np.frexp(largest)[1] if largest > 2.0**-1000 else 1.0
 
 
 def pair_norms(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
     """The squared length of every pair, before and after."""
-    r = width(inputs)
-    actual = implementation(inputs)
-    allowance = rope(implementation, inputs).allowance
+    r, unit = width(inputs), _unit(inputs)
+    actual = implementation(inputs) * unit
+    allowance = rope(implementation, inputs).allowance * unit
 
     def squares(values: Array) -> Array:
         first, second = _paired(implementation, values, r)
@@ -128,7 +129,7 @@ def pair_norms(implementation: Implementation, inputs: Inputs) -> list[Compariso
     first, second = _paired(implementation, np.abs(actual), r)
     e0, e1 = _paired(implementation, allowance, r)
     room = 2.0 * (first * e0 + second * e1) + e0**2 + e1**2
-    before = squares(inputs.arrays["x"])
+    before = squares(inputs.arrays["x"] * unit)
     return [alike("squared length of a pair", squares(actual), before, room, "float64")]
 
 

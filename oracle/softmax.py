@@ -16,7 +16,7 @@ from attnspec.oracle.expected import Expected, expected
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs, Kind, Law
 from attnspec.oracle.precision import FORMATS, snapped
-from attnspec.spec.softmax import DEFINITION
+from attnspec.spec.softmax_definition import DEFINITION
 
 Array = np.ndarray[Any, Any]
 

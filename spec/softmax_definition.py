@@ -1,0 +1,36 @@
+"""Softmax as an expression.
+
+Sources: document 000 (2), document 003 (2), document 004 (3.1).
+"""
+
+from __future__ import annotations
+
+import sympy as sp
+
+from attnspec.spec.definition import Definition, Maximum, either, rnd
+
+_a, _j = sp.symbols("a j", integer=True, nonnegative=True)
+_rows, _n = sp.symbols("rows n", integer=True, positive=True)
+_x = sp.IndexedBase("x", real=True)
+
+
+def _definition() -> Definition:
+    """softmax of rows: x[a, j] -> p[a, j].
+
+    The row maximum is subtracted first; that any shift gives the same weights is the claim
+    `softmax.shift_invariance`. Implementations divide by the sum of the exponentials (or
+    multiply by its inverse), or subtract its logarithm from the logit: that both give the same
+    is the claim `softmax.eq_exp_of_log_softmax`.
+    """
+    logits = (_j, 0, _n - 1)
+    largest = Maximum(_x[_a, _j], logits)
+    numerator = rnd(sp.exp(rnd(_x[_a, _j] - largest, "scores")), "probabilities")
+    total = rnd(sp.Sum(numerator, logits), "statistics")
+    divided = numerator * rnd(1 / total, "statistics")
+    log_sum_exp = rnd(largest + sp.log(total), "lse")
+    subtracted = sp.exp(rnd(_x[_a, _j] - log_sum_exp, "scores"))
+    weight = rnd(either(divided, subtracted), "output")
+    return Definition("softmax", weight, ((_a, _rows), (_j, _n)), (_x,), (_rows, _n))
+
+
+DEFINITION = _definition()
