@@ -22,6 +22,10 @@ FOLDERS = ("spec", "oracle", "impls", "impls/faults")
 FILES = {"rope_apply": "rope"}
 """Components that live in another one's files."""
 
+SHARED = {"__init__", "fault", "views"}
+"""Files in impls/ and impls/faults/ that belong to no component: records, and faults that any
+component can have. The others are called after a component, or after one and a subject."""
+
 LONGEST = 320
 """Lines of a file: 200 is what to aim at, this is what is refused."""
 VAGUE = re.compile(r"util|helper|common|^base$|manager|misc")
@@ -76,9 +80,10 @@ def test_every_component_has_its_file(folder: str) -> None:
 
 
 @pytest.mark.parametrize("folder", ["impls", "impls/faults"])
-def test_every_file_is_a_components(folder: str) -> None:
-    files = {path.stem for path in (ROOT / folder).glob("*.py")} - {"__init__", "fault"}
-    assert files == {file_of(name) for name in COMPONENTS}
+def test_every_file_belongs_to_a_component(folder: str) -> None:
+    files = {path.stem for path in (ROOT / folder).glob("*.py")} - SHARED
+    components = {file_of(name) for name in COMPONENTS}
+    assert {file for file in files if file.split("_")[0] not in components} == set()
 
 
 def test_the_references_are_functions_of_the_components_names() -> None:
