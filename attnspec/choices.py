@@ -1,0 +1,58 @@
+"""Names that a user chooses, against those that exist. All raise UsageError with what is
+allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from attnspec.declaration import DEVICE
+from attnspec.oracle.components import COMPONENTS
+from attnspec.oracle.law import Law
+from attnspec.runner import all_laws
+from attnspec.target import DTYPES
+from attnspec.testing import EXAMPLES
+from attnspec.usage import UsageError, suggestion, unknown
+
+
+def known_laws(ids: Sequence[str]) -> tuple[Law, ...]:
+    """The laws of these ids; all of them if none is given."""
+    laws = {law.id: law for law in all_laws()}
+    for given in ids:
+        if given not in laws:
+            component = given.partition(".")[0]
+            near = [name for name in laws if name.startswith(f"{component}.")] or list(laws)
+            raise UsageError(
+                f"unknown law {given!r};{suggestion(given, laws)} allowed: {', '.join(near)}"
+            )
+    return tuple(laws[i] for i in ids) if ids else tuple(laws.values())
+
+
+def known_components(names: Sequence[str]) -> tuple[str, ...]:
+    """These names, if they are components that this version judges."""
+    return _known("component", names, COMPONENTS)
+
+
+def known_dtypes(names: Sequence[str]) -> tuple[str, ...]:
+    """These names, if they are storage dtypes."""
+    return _known("dtype", names, DTYPES)
+
+
+def known_devices(names: Sequence[str]) -> tuple[str, ...]:
+    """These names, if they have the form of a device's."""
+    for name in names:
+        if not DEVICE.fullmatch(name):
+            raise UsageError(f"unknown device {name!r}; allowed: cpu, cuda, cuda:N")
+    return tuple(names)
+
+
+def known_tier(name: str) -> str:
+    """The name, if it is a tier."""
+    return _known("tier", [name], EXAMPLES)[0]
+
+
+def _known(what: str, names: Sequence[str], allowed: Iterable[str]) -> tuple[str, ...]:
+    exist = tuple(allowed)
+    for name in names:
+        if name not in exist:
+            raise UsageError(unknown(what, name, exist))
+    return tuple(names)

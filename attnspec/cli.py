@@ -1,0 +1,119 @@
+"""The command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from attnspec import __version__
+from attnspec.usage import UsageError
+
+TIERS = "smoke, full or deep"
+WIDTH = 100
+"""Columns of plain output, where no terminal says how many it has."""
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class _Group(click.Group):
+    """Tells a usage error in one text, and an interruption without a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            click.echo(f"attnspec: {error}", err=True)
+        except KeyboardInterrupt:
+            click.echo("attnspec: interrupted", err=True)
+        return ctx.exit(2)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="attnspec")
+def main() -> None:
+    """Check attention kernels against laws that are derived from the mathematics.
+
+    Exit status: 0 all is well, 1 it is not, 2 it could not be judged.
+    """
+
+
+def _effort(tier: str, help_seed: str) -> Option:
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed((
+            click.option("--tier", default=tier, show_default=True, help=f"{TIERS}."),
+            click.option("--examples", type=click.IntRange(1), metavar="N",
+                         help="Examples a law, instead of the tier's."),
+            click.option("--seed", type=click.IntRange(0), default=0, show_default=True,
+                         metavar="N", help=help_seed),
+            click.option("-n", "workers", type=click.IntRange(1), default=1, show_default=True,
+                         metavar="WORKERS", help="Processes."),
+        )):  # fmt: skip
+            command = option(command)
+        return command
+
+    return add
+
+
+def _file(name: str, what: str) -> Option:
+    return click.option(name, f"{name[2:]}_file", type=click.Path(path_type=Path), help=what)
+
+
+@main.command()
+@click.argument("targets", metavar="TARGET...", nargs=-1)
+@click.option("--all", "every", is_flag=True,
+              help="Every built-in target whose library is installed.")  # fmt: skip
+@click.option("--component", "components", multiple=True, metavar="NAME", help="Only this one.")
+@click.option("--law", "laws", multiple=True, metavar="ID", help="Only this law.")
+@click.option("--dtype", "dtypes", multiple=True, metavar="NAME", help="Only this dtype.")
+@click.option("--device", "devices", multiple=True, metavar="NAME", help="Only this device.")
+@_effort("full", "Chooses the examples.")
+@_file("--json", "Write the results as JSON.")
+@_file("--junit", "Write the results as JUnit XML.")
+@click.pass_context
+def verify(ctx: click.Context, /, **given: Any) -> None:
+    """Run every law that applies to TARGET.
+
+    A TARGET is a file, pkg.mod, pkg.mod:object, a built-in name (see `attnspec targets`) or
+    fault:ID (see `attnspec faults`). Options that select may be given several times.
+    """
+    from attnspec.verifying import Request, verified
+
+    ctx.exit(verified(console(), Request(**given)))
+
+
+@main.command()
+def targets() -> None:
+    """List the built-in targets, and whether their library is installed here."""
+    from attnspec.listing import print_targets
+
+    print_targets(console())
+
+
+@main.command()
+@_file("--json", "Write the catalogue as JSON.")
+def faults(json_file: Path | None) -> None:
+    """List the catalogue of wrong implementations."""
+    from attnspec.listing import print_faults
+
+    print_faults(console(), json_file)
+
+
+@main.command()
+@click.option("--fault", "only", multiple=True, metavar="ID", help="Only this fault.")
+@_effort("smoke", "Chooses the examples.")
+@_file("--json", "Write the score as JSON.")
+@click.pass_context
+def score(ctx: click.Context, /, **given: Any) -> None:
+    """Measure which law rejects which wrong implementation, in how many examples."""
+    from attnspec.verifying import scored_exit
+
+    ctx.exit(scored_exit(console(), **given))
+
+
+def console() -> Console:
+    """Standard output: as wide as the terminal, or plain text of a fixed width."""
+    wide = Console()
+    return wide if wide.is_terminal else Console(width=WIDTH, color_system=None)

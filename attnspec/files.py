@@ -1,0 +1,134 @@
+"""Reports for machines: the contract's JSON object and JUnit's XML, written atomically."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from attnspec.outcome import Outcome, Run
+from attnspec.usage import UsageError
+
+
+def as_json(run: Run) -> dict[str, Any]:
+    """The object that the contract describes, with what this version knows besides."""
+    return {
+        "target": run.target,
+        "version": run.version,
+        "seed": run.seed,
+        "tier": run.tier,
+        "verdict": run.verdict,
+        "interrupted": run.interrupted,
+        "settings": dict(run.settings),
+        "laws": [_law(outcome) for outcome in run.outcomes],
+        "not_tested": [
+            {"component": u.component, "option": u.option, "reason": u.reason} for u in run.untested
+        ],
+    }
+
+
+def _law(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "id": outcome.law,
+        "component": outcome.component,
+        "dtype": outcome.dtype,
+        "device": outcome.device,
+        "status": outcome.status,
+        "examples": outcome.examples,
+        "failing": outcome.failing,
+        "worst_ratio": _number(outcome.ratio),
+        "diagnosis": list(outcome.diagnosis),
+        "reason": outcome.reason or None,
+        "case": outcome.case or None,
+        "preset": outcome.preset or None,
+        "guarantee": outcome.guarantee or None,
+        "held": outcome.held,
+        "watched": outcome.watched,
+        "declined": outcome.declined,
+    }
+
+
+def _number(ratio: float | None) -> float | str | None:
+    # JSON has no infinity
+    return "infinity" if ratio is not None and math.isinf(ratio) else ratio
+
+
+def as_junit(runs: Sequence[Run]) -> str:
+    """One suite a target, one case a law, dtype and device."""
+    root = ET.Element("testsuites", name="attnspec")
+    for run in runs:
+        counts = {
+            "tests": len(run.outcomes),
+            "failures": sum(o.status == "fail" for o in run.outcomes),
+            "errors": sum(bool(o.error) for o in run.outcomes),
+            "skipped": sum(o.status == "not-tested" and not o.error for o in run.outcomes),
+        }
+        attributes = {name: str(count) for name, count in counts.items()}
+        suite = ET.SubElement(root, "testsuite", {"name": run.target, **attributes})
+        for outcome in run.outcomes:
+            _case(suite, run.target, outcome)
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _case(suite: ET.Element, target: str, outcome: Outcome) -> None:
+    name = f"{outcome.law}[{outcome.dtype}-{outcome.device}]"
+    classname = f"{target}.{outcome.component}"
+    case = ET.SubElement(suite, "testcase", name=name, classname=classname)
+    if outcome.error:
+        ET.SubElement(case, "error", message=_plain(outcome.error))
+    elif outcome.status == "fail":
+        failure = ET.SubElement(case, "failure", message=_plain(outcome.reason))
+        failure.text = _plain(outcome.text or outcome.reason)
+    elif outcome.status == "not-tested":
+        ET.SubElement(case, "skipped", message=_plain(outcome.reason))
+
+
+def _plain(text: str) -> str:
+    # XML 1.0 has no way to write most control characters
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text
+    )
+
+
+def written(path: Path, text: str) -> None:
+    """Write a report so that a reader sees the old file or the whole new one. Raises UsageError
+    if the place cannot be written."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            Path(name).chmod(0o644)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def check_writable(path: Path) -> None:
+    """Find out before a run, not after it, that a report cannot be written. Raises UsageError."""
+    if path.is_dir():
+        raise UsageError(f"cannot write {path}: it is a directory")
+    if not path.parent.is_dir():
+        raise UsageError(f"cannot write {path}: there is no directory {path.parent}")
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+    os.close(handle)
+    Path(name).unlink()
+    if path.exists() and not os.access(path, os.W_OK):
+        raise UsageError(f"cannot write {path}: permission denied")
+
+
+def json_text(content: object) -> str:
+    """JSON as it is written: indented, in a fixed order, with no number that JSON lacks."""
+    return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"

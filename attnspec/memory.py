@@ -1,0 +1,119 @@
+"""How an argument lies in memory: strided inside a larger buffer whose other cells are poisoned.
+
+Whatever a kernel reads beside its input is NaN (for integers a huge number), and whatever it
+writes there is seen by comparing the buffer's bytes before and after the call.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from attnspec.oracle.precision import NUMPY_TYPES
+
+Array = np.ndarray[Any, Any]
+
+ALIGNMENT = 64
+"""Bytes. Buffers start at a multiple of it, guard zones are multiples of it: vector code then
+treats an element the same whichever buffer it is in (`exact laws` need that)."""
+GUARD = 4 * ALIGNMENT
+"""Bytes of guard zone on each side."""
+INDEX_TYPES = ("int64", "int32")
+POISON = {"int64": 0x5A5A5A5A5A5A5A5A, "int32": 0x5A5A5A5A}
+"""What guard zones around positions and indices hold: far outside every legal range."""
+
+_BFLOAT16_NAN = 0x7FC0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where the elements of one array lie in its buffer, counted in elements."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    start: int
+    size: int
+    """Length of the whole buffer, guard zones and gaps included."""
+    expanded: bool = False
+    """Whether the leading axis has stride 0, so that only its first entry is stored."""
+
+
+@lru_cache(maxsize=4096)
+def plan(shape: tuple[int, ...], layout: str, itemsize: int) -> Plan:
+    """The plan of an array of `shape` in one of `oracle.inputs.LAYOUTS`. An array with too few
+    axes for its layout is contiguous. Raises ValueError for a layout that does not exist."""
+    guard = GUARD // itemsize
+    stored = list(shape)
+    start = guard
+    expanded = False
+    if layout == "transposed" and len(shape) >= 2:
+        stored[-2:] = stored[-1], stored[-2]
+    elif layout == "row-step" and len(shape) >= 2:
+        stored[-2] *= 2
+    elif layout == "column-step" and len(shape) >= 1:
+        stored[-1] *= 2
+    elif layout == "expanded" and len(shape) >= 1:
+        stored[0] = min(1, stored[0])
+        expanded = True
+    elif layout == "offset":
+        start += 1
+    elif layout not in ("contiguous", "transposed", "row-step", "column-step", "expanded"):
+        raise ValueError(f"unknown layout {layout!r}")
+    strides = [math.prod(max(1, n) for n in stored[axis + 1 :]) for axis in range(len(stored))]
+    if layout == "transposed" and len(shape) >= 2:
+        strides[-2:] = strides[-1], strides[-2]
+    elif layout == "row-step" and len(shape) >= 2:
+        strides[-2] *= 2
+    elif layout == "column-step" and len(shape) >= 1:
+        strides[-1] = 2
+    elif expanded:
+        strides[0] = 0
+    unit = ALIGNMENT // itemsize
+    size = -(-(start + math.prod(stored) + guard) // unit) * unit
+    return Plan(shape, tuple(strides), start, size, expanded)
+
+
+def planned(values: Array, layout: str, itemsize: int) -> Plan:
+    """The plan of `values`; contiguous where entries along the leading axis differ, so that they
+    cannot share memory."""
+    if layout == "expanded" and values.ndim and not (values == values[:1]).all():
+        layout = "contiguous"
+    return plan(values.shape, layout, itemsize)
+
+
+def buffer(values: Array, dtype: str, where: Plan) -> Array:
+    """A fresh aligned buffer that holds `values` at `where` and poison everywhere else.
+
+    `dtype` is a storage dtype or an index dtype. bfloat16 comes as int16 with the same bits.
+    """
+    integer = dtype in POISON
+    kind = np.dtype(dtype) if integer else NUMPY_TYPES[dtype]
+    carrier = np.dtype(np.int16) if dtype == "bfloat16" else kind
+    length = where.size * kind.itemsize
+    raw = np.empty(length + ALIGNMENT, np.uint8)
+    skip = -int(raw.__array_interface__["data"][0]) % ALIGNMENT
+    flat: Array = raw[skip : skip + length].view(carrier)
+    flat.fill(POISON[dtype] if integer else _BFLOAT16_NAN if dtype == "bfloat16" else np.nan)
+    seen = strided(flat, dtype, where)
+    if where.expanded:
+        seen[:1] = values[:1]
+    else:
+        seen[...] = values
+    return flat
+
+
+def strided(flat: Array, dtype: str, where: Plan) -> Array:
+    """The NumPy view of the buffer `flat` that `where` describes."""
+    kind = np.dtype(dtype) if dtype in POISON else NUMPY_TYPES[dtype]
+    item = kind.itemsize
+    return np.ndarray(
+        where.shape,
+        kind,
+        flat.data,
+        where.start * item,
+        tuple(stride * item for stride in where.strides),
+    )

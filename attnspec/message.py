@@ -1,0 +1,116 @@
+"""The text of a failure, written for the author of an implementation."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from attnspec.diagnosis import Explanation
+from attnspec.judging import Judgement
+from attnspec.oracle.comparison import Comparison, Verdict, errors
+from attnspec.oracle.law import Inputs, Law
+from attnspec.oracle.literal import literal
+
+NAMED = 3
+"""Explanations that a message spells out."""
+NOT_REPEATABLE = (
+    "not repeatable: the same call gave different results when it was made again, so what is "
+    "printed here is one of several results"
+)
+
+
+def failure_text(
+    law: Law,
+    inputs: Inputs,
+    judgement: Judgement,
+    explained: Sequence[Explanation],
+    command: str,
+    *,
+    repeatable: bool = True,
+) -> str:
+    """The whole message: law, call, worst element, likely mistake, meaning, command."""
+    parts = [
+        f"{law.id}: {law.says}",
+        f"Call ({inputs.dtype}, memory layout {inputs.layout}):\n"
+        + _indented(literal(inputs, law.component)),
+        _what_happened(judgement),
+    ]
+    if not repeatable:
+        parts.append(f"Attention: {NOT_REPEATABLE}.")
+    parts.append(_likely(explained))
+    parts.append(f"What it means: {law.means}")
+    parts.append(f"Again: {command}")
+    return "\n".join(parts)
+
+
+def summary(judgement: Judgement) -> str:
+    """The failure in one line."""
+    if judgement.breach is not None:
+        return str(judgement.breach)
+    worst = judgement.worst
+    if worst is None:
+        return "nothing was compared"
+    comparison, found = worst
+    if comparison.allowance is None:
+        return f"{_place(comparison, found)} differs where the same bits are due"
+    return f"{_place(comparison, found)} is off by {found.ratio:.3g} times the allowance"
+
+
+def repeat_command(
+    given: str, law: str, dtype: str, *, device: str, seed: int, examples: int, tier: str
+) -> str:
+    """The command that finds the same failure again; for an object, the call from Python."""
+    if not given:
+        return f"attnspec.check({law!r}, target, dtype={dtype!r}, seed={seed})"
+    words = ["attnspec", "verify", given, "--law", law, "--dtype", dtype]
+    if device != "cpu":
+        words += ["--device", device]
+    words += ["--tier", tier] if tier != "full" else []
+    words += ["--examples", str(examples)] if examples else []
+    return shlex.join([*words, "--seed", str(seed)])
+
+
+def _what_happened(judgement: Judgement) -> str:
+    if judgement.breach is not None:
+        return f"It {judgement.breach}"
+    worst = judgement.worst
+    if worst is None:
+        return "Nothing was compared."
+    comparison, found = worst
+    error = float(errors(comparison)[found.index])
+    lines = [
+        f"Worst element: {_place(comparison, found)}",
+        f"  actual    {_number(comparison.actual[found.index])}",
+        f"  expected  {_number(comparison.expected[found.index])}",
+    ]
+    if comparison.allowance is None:
+        lines.append("  allowed   the same bits")
+    else:
+        allowance = float(comparison.allowance[found.index])
+        lines.append(f"  error     {error:.3g}")
+        lines.append(f"  allowed   {allowance:.3g}")
+        lines.append(f"  ratio     {found.ratio:.3g}")
+    return "\n".join(lines)
+
+
+def _place(comparison: Comparison, found: Verdict) -> str:
+    index = ", ".join(map(str, found.index))
+    return f"{comparison.what}[{index}]"
+
+
+def _likely(explained: Sequence[Explanation]) -> str:
+    if not explained:
+        return "Likely mistake: nothing known gives these results."
+    shown = explained[:NAMED]
+    lines = [f"Looks like {e.id}: {e.says}" for e in shown]
+    if len(explained) > NAMED:
+        lines.append("Also possible: " + ", ".join(e.id for e in explained[NAMED:]))
+    return "\n".join(lines)
+
+
+def _number(value: object) -> str:
+    return f"{float(value):.9g}"  # type: ignore[arg-type]
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())

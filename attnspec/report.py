@@ -1,0 +1,162 @@
+"""What a run prints: a matrix of components and dtypes, the failures, and all that was not
+tested. On a terminal with colour, elsewhere as plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.box import ASCII2, SIMPLE, Box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from attnspec.oracle.precision import PRESETS
+from attnspec.outcome import NOT_PROMISED, Outcome, Run
+
+LISTED = 12
+"""Lines of one list before the rest is only counted."""
+STYLES = {"pass": "green", "fail": "bold red", "known": "yellow", "not-tested": "dim"}
+VERDICTS = {"conforms": "green", "fails": "bold red", "not-judged": "yellow"}
+
+
+def print_run(console: Console, run: Run) -> None:
+    """Everything about one target."""
+    _failures(console, run.outcomes)
+    console.print(_matrix(console, run))
+    _guarantees(console, run.outcomes)
+    _untested(console, run)
+    settings = ", ".join(f"{name} {value}" for name, value in run.settings.items())
+    _line(console, f"Ran under: {settings}")
+    if run.interrupted:
+        _line(console, "Interrupted: this is what was known by then.", "yellow")
+    _line(console, _verdict(run), VERDICTS[run.verdict])
+
+
+def print_comparison(console: Console, runs: Sequence[Run], skipped: dict[str, str]) -> None:
+    """One table of targets and components: verdict, worst ratio, tightest preset."""
+    components = list(dict.fromkeys(o.component for run in runs for o in run.outcomes))
+    table = Table(box=_box(console), title="Targets")
+    table.add_column("target", overflow="fold")
+    for component in components:
+        table.add_column(component)
+    table.add_column("verdict")
+    for run in runs:
+        cells = [
+            _cell([o for o in run.outcomes if o.component == component]) for component in components
+        ]
+        table.add_row(escape(run.target), *cells, _styled(run.verdict, VERDICTS[run.verdict]))
+    for name, reason in skipped.items():
+        table.add_row(escape(name), *[""] * len(components), escape(reason))
+    console.print(table)
+
+
+def _failures(console: Console, outcomes: Sequence[Outcome]) -> None:
+    """Each different failure whole, once; laws and dtypes that fail alike are only named."""
+    alike: dict[tuple[str, ...], list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.status == "fail":
+            same = outcome.diagnosis or (_headline(outcome.reason),)
+            alike.setdefault((outcome.component, *same), []).append(outcome)
+    for group in alike.values():
+        first = group[0]
+        title = f"FAIL {first.law} ({first.dtype}, {first.device})"
+        _line(console, title, STYLES["fail"])
+        _line(console, first.text or first.reason)
+        others = [f"{o.law} ({o.dtype}, {o.device})" for o in group[1:]]
+        if others:
+            more = f" and {len(others) - LISTED} more" if len(others) > LISTED else ""
+            _line(console, f"Fails alike: {', '.join(others[:LISTED])}{more}")
+        console.print()
+
+
+def _headline(reason: str) -> str:
+    # without numbers and without the place in the code: what tells kinds of failure apart
+    return "".join(c for c in reason.partition(" (")[0] if not c.isdigit())
+
+
+def _matrix(console: Console, run: Run) -> Table:
+    columns = list(dict.fromkeys((o.dtype, o.device) for o in run.outcomes))
+    devices = {device for _, device in columns}
+    table = Table(box=_box(console), title=escape(f"{run.target}: laws, worst error/allowance"))
+    table.add_column("component")
+    for dtype, device in columns:
+        table.add_column(dtype if len(devices) == 1 else f"{dtype} {device}")
+    for component in dict.fromkeys(o.component for o in run.outcomes):
+        row = [
+            [o for o in run.outcomes if o.key == (component, dtype, device)]
+            for dtype, device in columns
+        ]
+        table.add_row(component, *(_cell(outcomes) for outcomes in row))
+    return table
+
+
+def _cell(outcomes: Sequence[Outcome]) -> str:
+    """`pass 12/14, 0.52, flash`: laws that pass of those that apply, worst ratio, preset."""
+    passed = sum(o.status == "pass" for o in outcomes)
+    failed = sum(o.status == "fail" for o in outcomes)
+    if not passed and not failed:
+        return _styled("not tested" if outcomes else "", STYLES["not-tested"])
+    ratios = [o.ratio for o in outcomes if o.ratio is not None and o.status in ("pass", "fail")]
+    worst = f" {max(ratios):.2g}" if ratios else ""
+    if failed:
+        return _styled(f"FAIL {failed}/{passed + failed}{worst}", STYLES["fail"])
+    met = [o.preset for o in outcomes if o.preset]
+    loosest = f" {min(met, key=list(PRESETS).index)}" if met else ""
+    return _styled(f"pass {passed}{worst}{loosest}", STYLES["pass"])
+
+
+def _guarantees(console: Console, outcomes: Sequence[Outcome]) -> None:
+    shares: dict[tuple[str, str], list[int]] = {}
+    for outcome in outcomes:
+        if outcome.guarantee and outcome.watched:
+            share = shares.setdefault((outcome.guarantee, outcome.component), [0, 0])
+            share[0] += outcome.held
+            share[1] += outcome.watched
+    for (guarantee, component), (held, watched) in shares.items():
+        _line(console, f"{guarantee} isn't promised; for {component} it held in {held}/{watched}")
+
+
+def _untested(console: Console, run: Run) -> None:
+    lines: dict[str, list[str]] = {}
+    for entry in run.untested:
+        name = f"{entry.component}({entry.option})" if entry.option else entry.component
+        lines.setdefault(entry.reason, []).append(name)
+    for outcome in run.outcomes:
+        # shares of guarantees are listed on their own
+        if outcome.status == "not-tested" and not outcome.reason.endswith(NOT_PROMISED):
+            lines.setdefault(outcome.reason, []).append(f"{outcome.law} {outcome.dtype}")
+    if not lines:
+        return
+    _line(console, "Not tested:")
+    for reason, names in list(lines.items())[:LISTED]:
+        shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        _line(console, f"  {shown}: {reason}")
+    if len(lines) > LISTED:
+        _line(console, f"  and {len(lines) - LISTED} more reasons (--json has all)")
+
+
+def _verdict(run: Run) -> str:
+    failed = len({o.law for o in run.outcomes if o.status == "fail"})
+    passed = len({o.law for o in run.outcomes if o.status == "pass"})
+    errors = [o.error for o in run.outcomes if o.error]
+    examples = sum(o.examples for o in run.outcomes)
+    told = f"{examples} examples, seed {run.seed}, tier {run.tier}"
+    if errors:
+        return f"{run.target} could not be judged, by a mistake of the suite: {errors[0]}"
+    if run.verdict == "fails":
+        return f"{run.target} does not conform: {failed} laws fail ({told})"
+    if run.verdict == "conforms":
+        return f"{run.target} conforms: {passed} laws hold ({told})"
+    return f"{run.target} could not be judged: nothing was tested to the end ({told})"
+
+
+def _line(console: Console, text: str, style: str | None = None) -> None:
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def _styled(text: str, style: str) -> str:
+    return f"[{style}]{escape(text)}[/]" if text else ""
+
+
+def _box(console: Console) -> Box:
+    return SIMPLE if console.is_terminal else ASCII2

@@ -1,0 +1,196 @@
+"""A whole run: every law that applies to a target, on each dtype and device, in a fixed order."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+
+from attnspec import __version__
+from attnspec.devices import device_settings, devices_of
+from attnspec.loading import Loaded, load
+from attnspec.oracle.law import Law
+from attnspec.outcome import Outcome, Run
+from attnspec.shares import settled, untested
+from attnspec.testing import Effort, tested
+from attnspec.usage import UsageError
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What to run; an empty field selects everything."""
+
+    components: tuple[str, ...] = ()
+    laws: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Task:
+    """One law on one dtype and device: a unit of work that crosses processes."""
+
+    law: str
+    dtype: str
+    device: str
+
+
+Progress = Callable[[Outcome, int, int], None]
+"""Told every outcome as it comes, how many are known now, and how many there will be."""
+
+
+@dataclass
+class Plan:
+    """What a run will do."""
+
+    tasks: list[Task] = field(default_factory=list)
+    absent: list[Outcome] = field(default_factory=list)
+    """Outcomes known beforehand: of devices that are not present."""
+
+
+def all_laws() -> tuple[Law, ...]:
+    """The hand-written table of laws."""
+    from attnspec.oracle import LAWS
+
+    return LAWS
+
+
+def planned(loaded: Loaded, selection: Selection, laws: Sequence[Law]) -> Plan:
+    """The tasks in their order: by law, then dtype, then device."""
+    plan = Plan()
+    dtypes = selection.dtypes or loaded.dtypes
+    present, absent = devices_of(loaded, selection.devices)
+    for law in laws:
+        if law.component not in loaded.components:
+            continue
+        if selection.components and law.component not in selection.components:
+            continue
+        if selection.laws and law.id not in selection.laws:
+            continue
+        for dtype in dtypes:
+            plan.tasks += [Task(law.id, dtype, device) for device in present]
+            plan.absent += [
+                Outcome(law.id, law.component, dtype, device, "not-tested", reason=reason)
+                for device, reason in absent.items()
+            ]
+    return plan
+
+
+def run(
+    loaded: Loaded,
+    selection: Selection = Selection(),
+    effort: Effort = Effort(),  # noqa: B008
+    *,
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> Run:
+    """Judge a target. Ctrl-C gives a run that is marked as interrupted, with what is known.
+
+    Raises UsageError if there are several workers and the target is an object, which cannot be
+    loaded again in another process.
+    """
+    laws = all_laws()
+    plan = planned(loaded, selection, laws)
+    outcomes: list[Outcome] = []
+    interrupted = False
+    try:
+        for outcome in _results(loaded, plan.tasks, effort, workers, laws):
+            outcomes.append(outcome)
+            if progress is not None:
+                progress(outcome, len(outcomes), len(plan.tasks))
+    except KeyboardInterrupt:
+        interrupted = True
+    narrowed = bool(selection.dtypes or selection.devices)
+    final = settled(loaded, [*outcomes, *plan.absent], laws, narrowed=narrowed)
+    return Run(
+        target=loaded.name,
+        version=__version__,
+        seed=effort.seed,
+        tier=effort.tier,
+        outcomes=final,
+        untested=untested(loaded, final, selection.components),
+        settings=device_settings(loaded, [task.device for task in plan.tasks]),
+        interrupted=interrupted,
+    )
+
+
+def _results(
+    loaded: Loaded, tasks: list[Task], effort: Effort, workers: int, laws: Sequence[Law]
+) -> Iterator[Outcome]:
+    if workers > 1 and len(tasks) > 1:
+        if not loaded.given:
+            raise UsageError("several workers need a target that they can load by its name")
+        yield from _in_parallel(loaded, tasks, effort, workers)
+        return
+    by_id = {law.id: law for law in laws}
+    for task in tasks:
+        yield tested(by_id[task.law], loaded, task.dtype, task.device, effort)
+
+
+def _in_parallel(
+    loaded: Loaded, tasks: list[Task], effort: Effort, workers: int
+) -> Iterator[Outcome]:
+    position = 0
+    while position < len(tasks):
+        # after a crash, one task at a time finds the one that crashes
+        with _pool(loaded.given, workers) as pool:
+            futures = [pool.submit(_work, task, effort) for task in tasks[position:]]
+            try:
+                for future in futures:
+                    yield future.result()
+                    position += 1
+                return
+            except BrokenProcessPool:
+                pass
+            except BaseException:
+                _cancel(pool, futures)
+                raise
+        yield _alone(loaded, tasks[position], effort)
+        position += 1
+
+
+def _alone(loaded: Loaded, task: Task, effort: Effort) -> Outcome:
+    with _pool(loaded.given, 1) as pool:
+        try:
+            return pool.submit(_work, task, effort).result()
+        except BrokenProcessPool:
+            component = task.law.partition(".")[0]
+            return Outcome(
+                task.law, component, task.dtype, task.device, "fail",
+                reason="the process ended while this law ran: the target crashes",
+            )  # fmt: skip
+
+
+def _cancel(pool: ProcessPoolExecutor, futures: list[Future[Outcome]]) -> None:
+    for future in futures:
+        future.cancel()
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in multiprocessing.active_children():
+        process.terminate()
+
+
+def _pool(given: str, workers: int) -> ProcessPoolExecutor:
+    # a forked process cannot use CUDA, and copies locks in whatever state they are
+    spawn = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(workers, mp_context=spawn, initializer=_start, initargs=(given,))
+
+
+_LOADED: list[Loaded] = []
+
+
+def _start(given: str) -> None:
+    # the process that started this one hears Ctrl-C, and ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _LOADED[:] = [load(given)]
+    if _LOADED[0].declaration.arrays == "torch":
+        import torch
+
+        torch.set_num_threads(1)
+
+
+def _work(task: Task, effort: Effort) -> Outcome:
+    law = next(law for law in all_laws() if law.id == task.law)
+    return tested(law, _LOADED[0], task.dtype, task.device, effort)

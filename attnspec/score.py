@@ -1,0 +1,202 @@
+"""How good the suite is: every law on every wrong implementation, and on the reference.
+
+A fault must be rejected by the law that it names and by every law that says so; a law must not
+reject what it calls itself blind to, nor the reference.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from attnspec import __version__
+from attnspec.judging import judged
+from attnspec.loading import Loaded, load
+from attnspec.oracle.inputs import strategy
+from attnspec.oracle.law import Law
+from attnspec.outcome import Outcome
+from attnspec.runner import all_laws
+from attnspec.search import sweep
+from attnspec.subject import Subject
+from attnspec.testing import Effort, scope_of, seed_of, tested
+from attnspec.usage import UsageError, suggestion
+
+REFERENCE = "torch"
+"""The built-in target that no law may reject."""
+DTYPE = "float32"
+"""Where a fault that shows in every dtype is looked for."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """In how many examples one law rejected one fault."""
+
+    law: str
+    dtype: str
+    failing: int
+    examples: int
+
+
+@dataclass(frozen=True)
+class FaultScore:
+    """Which laws reject one fault."""
+
+    fault: str
+    component: str
+    law: str
+    """The law that must."""
+    counts: tuple[Count, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def rejected_by(self) -> tuple[str, ...]:
+        """Laws that reject it in any dtype, in the laws' order."""
+        return tuple(dict.fromkeys(c.law for c in self.counts if c.failing))
+
+
+@dataclass(frozen=True)
+class Score:
+    """All of them, and what the laws say of the reference."""
+
+    faults: tuple[FaultScore, ...]
+    false_alarms: tuple[str, ...]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Everything that isn't as the tables say."""
+        return (*(p for fault in self.faults for p in fault.problems), *self.false_alarms)
+
+
+Progress = Callable[[str, int, int], None]
+
+
+def scored(
+    only: Sequence[str] = (),
+    effort: Effort = Effort(tier="smoke"),  # noqa: B008
+    *,
+    workers: int = 1,
+    progress: Progress | None = None,
+) -> Score:
+    """Score the suite on these faults, or on all of them and the reference. Raises UsageError
+    for a fault that does not exist, LawError where a law itself goes wrong."""
+    from attnspec.impls.faults import FAULTS
+
+    known = {fault.id: fault for fault in FAULTS}
+    for given in only:
+        if given not in known:
+            near = suggestion(given, known)
+            raise UsageError(f"unknown fault {given!r};{near} `attnspec faults` lists them")
+    chosen = [f for f in known if not only or f in only]
+    work = functools.partial(fault_score, effort=effort)
+    faults = []
+    for score in _mapped(work, chosen, workers):
+        faults.append(score)
+        if progress is not None:
+            progress(score.fault, len(faults), len(chosen))
+    return Score(tuple(faults), () if only else _false_alarms(effort))
+
+
+def fault_score(identity: str, effort: Effort) -> FaultScore:
+    """Every law of a fault's component on it."""
+    from attnspec.impls.faults import FAULTS
+
+    fault = next(f for f in FAULTS if f.id == identity)
+    loaded = load(f"fault:{identity}")
+    laws = [law for law in all_laws() if law.component == fault.component]
+    counts = tuple(
+        count
+        for law in laws
+        for dtype in fault.dtypes or (DTYPE,)
+        if (count := _count(law, loaded, dtype, effort)) is not None
+    )
+    return FaultScore(
+        identity, fault.component, fault.law, counts, _problems(identity, fault.law, laws, counts)
+    )
+
+
+def _count(law: Law, loaded: Loaded, dtype: str, effort: Effort) -> Count | None:
+    subject = Subject(loaded, law.component, dtype)
+    if not all(subject.accepts(option) for option in law.options):
+        return None
+    judge = functools.partial(judged, law, subject)
+    draws = strategy(law.inputs, scope_of(subject))
+    seed = seed_of(effort, law, dtype, "cpu")
+    swept = sweep(judge, draws, effort.count, seed, deep=effort.deep, whole=True)
+    return Count(law.id, dtype, swept.failing, swept.examples)
+
+
+def _problems(
+    identity: str, named: str, laws: Sequence[Law], counts: Sequence[Count]
+) -> tuple[str, ...]:
+    rejecting = {c.law for c in counts if c.failing}
+    found = []
+    if not rejecting:
+        found.append(f"{identity} survives: no law rejects it")
+    elif named not in rejecting:
+        by = ", ".join(sorted(rejecting))
+        found.append(f"{identity} is not rejected by {named}, which it names, but by {by}")
+    for law in laws:
+        if identity in law.rejects and law.id not in rejecting and law.id != named:
+            found.append(f"{law.id} says that it rejects {identity}, and does not")
+        if identity in law.blind_to and law.id in rejecting:
+            found.append(f"{law.id} says that it is blind to {identity}, and rejects it")
+    return tuple(found)
+
+
+def _false_alarms(effort: Effort) -> tuple[str, ...]:
+    loaded = load(REFERENCE)
+    alarms: list[Outcome] = [
+        tested(law, loaded, dtype, "cpu", effort)
+        for law in all_laws()
+        if law.component in loaded.components
+        for dtype in loaded.dtypes
+    ]
+    return tuple(
+        f"{o.law} rejects the reference in {o.dtype}: {o.reason}"
+        for o in alarms
+        if o.status == "fail" or o.error
+    )
+
+
+def _mapped(
+    work: Callable[[str], FaultScore], ids: list[str], workers: int
+) -> Iterator[FaultScore]:
+    if workers <= 1:
+        yield from map(work, ids)
+        return
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=spawn, initializer=_start) as pool:
+        yield from pool.map(work, ids)
+
+
+def _start() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def score_json(score: Score, effort: Effort) -> dict[str, Any]:
+    """The score as `--json` writes it."""
+    return {
+        "version": __version__,
+        "seed": effort.seed,
+        "tier": effort.tier,
+        "faults": [
+            {
+                "id": fault.fault,
+                "component": fault.component,
+                "law": fault.law,
+                "rejected_by": list(fault.rejected_by),
+                "counts": [
+                    {"law": c.law, "dtype": c.dtype, "failing": c.failing, "examples": c.examples}
+                    for c in fault.counts
+                ],
+            }
+            for fault in score.faults
+        ],
+        "problems": list(score.problems),
+    }

@@ -1,0 +1,107 @@
+"""What the outcomes of one component say together: dtypes that a target does not have, calls that
+it declines, options and components that were not tested."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from attnspec.loading import Loaded
+from attnspec.oracle.components import COMPONENTS, CONTRACT
+from attnspec.oracle.law import Law
+from attnspec.outcome import Outcome, Untested
+from attnspec.signature import signature
+
+DECLINED_SHARE = 0.5
+"""A target that declines more of the legal calls of a component does not conform."""
+
+
+def settled(
+    loaded: Loaded, outcomes: Sequence[Outcome], laws: Sequence[Law], *, narrowed: bool
+) -> tuple[Outcome, ...]:
+    """The outcomes in the order of the laws, with what only all of a component's tell.
+
+    `narrowed` says that the run was asked for some dtypes or devices only.
+    """
+    groups: dict[tuple[str, str, str], list[Outcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault(outcome.key, []).append(outcome)
+    works = {key[0] for key, group in groups.items() if any(o.answered for o in group)}
+    final = [
+        o
+        for key, group in groups.items()
+        for o in _settled(loaded, group, excusable=narrowed or key[0] in works)
+    ]
+    order = {law.id: number for number, law in enumerate(laws)}
+    dtypes = {dtype: number for number, dtype in enumerate(loaded.dtypes)}
+    return tuple(
+        sorted(final, key=lambda o: (order[o.law], dtypes.get(o.dtype, len(dtypes)), o.device))
+    )
+
+
+def _settled(loaded: Loaded, group: list[Outcome], *, excusable: bool) -> list[Outcome]:
+    first = group[0]
+    calls = sum(o.calls for o in group)
+    # a function that answers in no dtype at all is broken, not without that dtype
+    if calls and not any(o.answered for o in group) and excusable and not _named(loaded, first):
+        reason = next((o.reason for o in group if o.reason), "")
+        text = f"every call in {first.dtype} on {first.device} raises: {reason}"
+        return [
+            replace(o, status="not-tested", reason=text, text="", diagnosis=(), case="")
+            for o in group
+        ]
+    examples, declined = sum(o.examples for o in group), sum(o.declined for o in group)
+    if examples and declined > DECLINED_SHARE * examples:
+        share = f"declines {declined} of {examples} legal calls"
+        return [
+            replace(o, status="fail", reason=f"{share}: {o.declined_with}")
+            if o.declined and o.status != "fail"
+            else o
+            for o in group
+        ]
+    return group
+
+
+def _named(loaded: Loaded, outcome: Outcome) -> bool:
+    """Whether the target itself names both the dtype and the device; the CPU needs no naming."""
+    declaration = loaded.declaration
+    device = declaration.devices is not None or outcome.device == "cpu"
+    return declaration.dtypes is not None and device
+
+
+def untested(
+    loaded: Loaded, outcomes: Sequence[Outcome], components: Sequence[str]
+) -> tuple[Untested, ...]:
+    """Components that a target lacks, options that it does not accept, and those it declines."""
+    found = []
+    functions = loaded.make()
+    for name in CONTRACT:
+        if components and name not in components:
+            continue
+        if name in loaded.unjudged:
+            found.append(Untested(name, "", "this version has no laws for it"))
+        elif name not in functions and name in COMPONENTS:
+            found.append(Untested(name, "", "the target has no such function"))
+        elif name in functions:
+            accepted = signature(functions[name], COMPONENTS[name])
+            if not accepted.problem:
+                found += [
+                    Untested(name, option, "the function does not accept it")
+                    for option in COMPONENTS[name].options
+                    if option not in accepted.accepts
+                ]
+            found += _declined(name, outcomes)
+    return tuple(found)
+
+
+def _declined(component: str, outcomes: Sequence[Outcome]) -> list[Untested]:
+    mine = [o for o in outcomes if o.component == component and o.declined]
+    examples = sum(o.examples for o in outcomes if o.component == component)
+    counts: dict[tuple[str, str], int] = {}
+    for outcome in mine:
+        key = (outcome.declined_option, outcome.declined_with)
+        counts[key] = counts.get(key, 0) + outcome.declined
+    return [
+        Untested(component, option, f"declined {count} of {examples} calls: {message}")
+        for (option, message), count in counts.items()
+    ]

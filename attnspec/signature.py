@@ -1,0 +1,45 @@
+"""Which calls of the contract a function takes, as its signature tells."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from attnspec.oracle.components import Component
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a function of a target can be called with."""
+
+    accepts: frozenset[str]
+    """The component's options that it takes."""
+    problem: str = ""
+    """Why the contract's call is impossible; empty where it isn't."""
+
+
+def signature(function: Callable[..., Any], component: Component) -> Signature:
+    """Read the signature of `function`. A function that has none to read, as some built-in ones,
+    is taken to accept everything."""
+    try:
+        given = inspect.signature(function)
+    except (ValueError, TypeError):
+        return Signature(frozenset(component.options))
+    arguments = [object()] * len(component.arguments)
+    try:
+        given.bind(*arguments)
+    except TypeError as error:
+        call = f"{component.name}({', '.join(component.arguments)})"
+        takes = f"{component.name}{given}"
+        return Signature(frozenset(), f"the contract calls {call}, but {takes} refuses: {error}")
+    return Signature(frozenset(o for o in component.options if _binds(given, arguments, o)))
+
+
+def _binds(given: inspect.Signature, arguments: list[object], option: str) -> bool:
+    try:
+        given.bind(*arguments, **{option: None})
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,177 @@
+"""One law on one function of a target, at one dtype and device: from drawn calls to an outcome."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from attnspec.arrays import has_torch
+from attnspec.declaration import limits_of
+from attnspec.diagnosis import Explanation, explanations, tightest
+from attnspec.judging import Judgement, LawError, judged
+from attnspec.loading import Loaded
+from attnspec.message import failure_text, repeat_command, summary
+from attnspec.oracle.inputs import Scope, families, strategy
+from attnspec.oracle.law import Inputs, Law
+from attnspec.oracle.literal import literal
+from attnspec.oracle.precision import JUDGED_SHARE, PRESETS
+from attnspec.outcome import NOT_PROMISED, Outcome
+from attnspec.search import Sweep, simplest, stable_seed, sweep
+from attnspec.subject import Subject
+
+EXAMPLES = {"smoke": 20, "full": 150, "deep": 1000}
+"""Drawn calls for each law, by tier."""
+DEEP = "deep"
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to try, and from which seed."""
+
+    seed: int = 0
+    tier: str = "full"
+    examples: int = 0
+    """Instead of the tier's number, where it isn't 0."""
+
+    @property
+    def count(self) -> int:
+        """Drawn calls for each law."""
+        return self.examples or EXAMPLES[self.tier]
+
+    @property
+    def deep(self) -> bool:
+        """Whether the search is guided by the ratios that it sees."""
+        return self.tier == DEEP
+
+
+def tested(law: Law, loaded: Loaded, dtype: str, device: str, effort: Effort) -> Outcome:
+    """Drive one law. An error in the law itself is told in the outcome's `error`."""
+    if law.inputs not in families():
+        raise LawError(f"{law.id}: there is no family of inputs {law.inputs!r}")
+    blank = Outcome(law.id, law.component, dtype, device, "not-tested")
+    subject = Subject(loaded, law.component, dtype, device)
+    if loaded.declaration.arrays == "dlpack" and dtype == "bfloat16" and not has_torch():
+        return replace(blank, reason="bfloat16 through DLPack needs torch on the suite's side")
+    if subject.signature.problem:
+        return replace(blank, status="fail", reason=subject.signature.problem)
+    lacking = [option for option in law.options if not subject.accepts(option)]
+    if lacking:
+        return replace(blank, reason=f"{law.component} does not accept {', '.join(lacking)}")
+    try:
+        return _driven(law, subject, blank, effort)
+    except LawError as error:
+        return replace(blank, reason=f"error in the law itself: {error}", error=str(error))
+
+
+def scope_of(subject: Subject) -> Scope:
+    """What narrows the inputs that are drawn for a subject."""
+    declaration = subject.loaded.declaration
+    return Scope(
+        dtype=subject.dtype,
+        component=subject.component,
+        accepts=subject.signature.accepts,
+        limits=limits_of(subject.component, declaration.limits),
+        conventions=subject.conventions,
+        index_dtype=declaration.index_dtype,
+    )
+
+
+def seed_of(effort: Effort, law: Law, dtype: str, device: str) -> int:
+    """The seed of one law's calls: the same on every machine and in every process."""
+    return stable_seed(effort.seed, law.id, dtype, device)
+
+
+def _driven(law: Law, subject: Subject, blank: Outcome, effort: Effort) -> Outcome:
+    judge = functools.partial(judged, law, subject)
+    seed = seed_of(effort, law, subject.dtype, subject.device)
+    try:
+        draws = strategy(law.inputs, scope_of(subject))
+    except ValueError as error:
+        # the target's limits leave nothing to call it with
+        return replace(blank, reason=f"no legal call: {error}")
+    swept = sweep(judge, draws, effort.count, seed, deep=effort.deep, whole=False)
+    counted = _counted(blank, law, subject, swept)
+    if not swept.failures:
+        return _without_failure(counted, law, subject, swept)
+    simple = simplest(judge, draws, effort.count, seed, swept, deep=effort.deep)
+    return _failed(counted, law, subject, swept, simple=simple, effort=effort)
+
+
+def _counted(blank: Outcome, law: Law, subject: Subject, swept: Sweep) -> Outcome:
+    promised = not law.guarantee or law.guarantee in subject.guarantees
+    return replace(
+        blank,
+        examples=swept.examples,
+        failing=swept.failing,
+        ratio=swept.ratio,
+        guarantee="" if promised else law.guarantee,
+        held=swept.held,
+        watched=swept.watched,
+        declined=swept.declined,
+        declined_with=swept.refusals[0][1] if swept.refusals else "",
+        declined_option=_declined_option(swept),
+        calls=subject.tally.calls,
+        answered=subject.tally.answered,
+    )
+
+
+def _declined_option(swept: Sweep) -> str:
+    if not swept.refusals:
+        return ""
+    shared = set.intersection(*(set(inputs.options) for inputs, _ in swept.refusals))
+    return ", ".join(sorted(shared - swept.accepted))
+
+
+def _without_failure(counted: Outcome, law: Law, subject: Subject, swept: Sweep) -> Outcome:
+    if swept.declined == swept.examples:
+        return replace(counted, reason=f"declined: {counted.declined_with}")
+    if not swept.compared:
+        if swept.watched:
+            return replace(counted, reason=f"{law.guarantee} {NOT_PROMISED}")
+        return replace(counted, reason="applies to none of the calls drawn")
+    if swept.judged < JUDGED_SHARE * swept.elements:
+        share = swept.judged / swept.elements
+        reason = f"only {share:.0%} of the elements could be judged: the allowance says too little"
+        return replace(counted, reason=reason)
+    preset = tightest(law, subject, swept.passes, tuple(PRESETS)) if law.kind == "oracle" else ""
+    return replace(counted, status="pass", preset=preset)
+
+
+def _failed(
+    counted: Outcome, law: Law, subject: Subject, swept: Sweep, *, simple: Inputs, effort: Effort
+) -> Outcome:
+    first, seen = swept.failures[0]
+    repeatable = judged(law, subject, first).kind == seen.kind
+    judgement = judged(law, subject, simple)
+    if judgement.kind != seen.kind:
+        repeatable, simple, judgement = False, first, seen
+    explained = _explained(law, subject, swept, judgement) if repeatable else ()
+    command = repeat_command(
+        subject.loaded.given,
+        law.id,
+        subject.dtype,
+        device=subject.device,
+        seed=effort.seed,
+        examples=effort.examples,
+        tier=effort.tier,
+    )
+    reason = summary(judgement)
+    return replace(
+        counted,
+        status="fail",
+        reason=reason if repeatable else f"not repeatable; {reason}",
+        text=failure_text(law, simple, judgement, explained, command, repeatable=repeatable),
+        diagnosis=tuple(e.id for e in explained),
+        case=literal(simple, law.component),
+    )
+
+
+def _explained(
+    law: Law, subject: Subject, swept: Sweep, judgement: Judgement
+) -> Sequence[Explanation]:
+    if judgement.kind == "raises":
+        # an exception says itself what is wrong
+        return ()
+    alike = [(inputs, j) for inputs, j in swept.failures if j.kind == judgement.kind]
+    return explanations(law, subject, alike, swept.passes[: len(alike) or 1])

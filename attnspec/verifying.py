@@ -1,0 +1,157 @@
+"""What `attnspec verify` and `attnspec score` do: choices checked, work done, reports written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from attnspec import choices
+from attnspec.devices import devices_of
+from attnspec.files import as_json, as_junit, check_writable, json_text, written
+from attnspec.judging import LawError
+from attnspec.listing import print_score
+from attnspec.loading import Loaded, load
+from attnspec.outcome import Outcome, Run
+from attnspec.report import print_comparison, print_run
+from attnspec.runner import Selection, run
+from attnspec.score import score_json, scored
+from attnspec.testing import Effort
+from attnspec.usage import UsageError
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line was given."""
+
+    targets: tuple[str, ...] = ()
+    every: bool = False
+    components: tuple[str, ...] = ()
+    laws: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    tier: str = "full"
+    examples: int | None = None
+    seed: int = 0
+    workers: int = 1
+    json_file: Path | None = None
+    junit_file: Path | None = None
+
+
+def verified(console: Console, request: Request) -> int:
+    """Run, print, write; the exit status. Raises UsageError before anything runs."""
+    selection = Selection(
+        choices.known_components(request.components),
+        tuple(law.id for law in choices.known_laws(request.laws)) if request.laws else (),
+        choices.known_dtypes(request.dtypes),
+        choices.known_devices(request.devices),
+    )
+    effort = Effort(request.seed, choices.known_tier(request.tier), request.examples or 0)
+    for path in (request.json_file, request.junit_file):
+        if path is not None:
+            check_writable(path)
+    loaded, skipped = _loaded(request)
+    for target in loaded:
+        devices_of(target, selection.devices)
+    runs = []
+    for target in loaded:
+        result = _run(target, selection, effort, request.workers)
+        print_run(console, result)
+        runs.append(result)
+        if result.interrupted:
+            break
+    if len(runs) > 1 or skipped:
+        print_comparison(console, runs, skipped)
+    _write(request, runs)
+    return _exit_status(runs)
+
+
+def _loaded(request: Request) -> tuple[list[Loaded], dict[str, str]]:
+    if request.every and request.targets:
+        raise UsageError("give targets or --all, not both")
+    if not request.every:
+        if not request.targets:
+            raise UsageError("no target given; `attnspec targets` lists the built-in ones")
+        return [load(name) for name in request.targets], {}
+    from attnspec.impls.targets import TARGETS
+
+    loaded, skipped = [], {}
+    for name in TARGETS:
+        try:
+            loaded.append(load(name))
+        except UsageError as error:
+            skipped[name] = str(error)
+    return loaded, skipped
+
+
+def _run(target: Loaded, selection: Selection, effort: Effort, workers: int) -> Run:
+    with _bar(target.name) as told:
+        return run(
+            target,
+            selection,
+            effort,
+            workers=workers,
+            progress=lambda outcome, done, total: told(_label(outcome), done, total),
+        )
+
+
+def _label(outcome: Outcome) -> str:
+    return f"{outcome.law} {outcome.dtype}"
+
+
+def _write(request: Request, runs: Sequence[Run]) -> None:
+    if request.json_file is not None:
+        objects: list[dict[str, Any]] = [as_json(result) for result in runs]
+        single = len(request.targets) == 1
+        written(request.json_file, json_text(objects[0] if single else {"runs": objects}))
+    if request.junit_file is not None:
+        written(request.junit_file, as_junit(runs))
+
+
+def _exit_status(runs: Sequence[Run]) -> int:
+    statuses = [result.exit_status for result in runs]
+    if any(result.interrupted for result in runs):
+        return 2
+    return 1 if 1 in statuses else max(statuses, default=2)
+
+
+def scored_exit(
+    console: Console,
+    *,
+    only: tuple[str, ...],
+    tier: str,
+    examples: int | None,
+    seed: int,
+    workers: int,
+    json_file: Path | None,
+) -> int:
+    """Score, print, write; the exit status. Raises UsageError."""
+    effort = Effort(seed, choices.known_tier(tier), examples or 0)
+    if json_file is not None:
+        check_writable(json_file)
+    try:
+        with _bar("score") as told:
+            score = scored(only, effort, workers=workers, progress=told)
+    except LawError as error:
+        raise UsageError(f"a mistake of the suite: {error}") from error
+    print_score(console, score)
+    if json_file is not None:
+        written(json_file, json_text(score_json(score, effort)))
+    return 1 if score.problems else 0
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[Any]:
+    """A function to tell progress to: (label, done, total). Shown on a terminal only."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as p:
+        task = p.add_task(title, total=None)
+        yield lambda label, done, total: p.update(
+            task, description=f"{title}: {label}", completed=done, total=total
+        )
