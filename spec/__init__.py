@@ -8,8 +8,12 @@ from __future__ import annotations
 from attnspec.spec import (
     rope,
     rope_decay,
+    rope_frequencies,
+    rope_layouts,
     rope_pairs,
     rope_partial,
+    rope_reach,
+    rope_scores,
     softmax,
     softmax_saturation,
 )
@@ -19,7 +23,11 @@ CLAIMS: tuple[Claim, ...] = (
     softmax.CLAIMS
     + softmax_saturation.CLAIMS
     + rope.CLAIMS
+    + rope_scores.CLAIMS
+    + rope_frequencies.CLAIMS
     + rope_pairs.CLAIMS
+    + rope_layouts.CLAIMS
+    + rope_reach.CLAIMS
     + rope_decay.CLAIMS
     + rope_partial.CLAIMS
 )

@@ -1,8 +1,8 @@
-"""RoPE at long distances: what decays, what doesn't, and which angles are new.
+"""RoPE's kernel: what of the decay with distance is true.
 
-Sources: document 000 (3), document 004 (3.5, long-term decay and default choice). The kernel
-B(t) = sum of cos(t theta_i) is the score of two all-ones pairs in phase. It has mean zero over
-the distances and an upper envelope that falls; neither says anything of other vectors.
+Sources: document 000 (3), document 004 (3.5, long-term decay). The kernel B(t), the sum of
+cos(t theta_i), is the score of two all-ones pairs in phase. It has mean zero over the distances
+and an upper envelope that falls; neither says anything of other vectors.
 """
 
 from __future__ import annotations
@@ -10,35 +10,15 @@ from __future__ import annotations
 import sympy as sp
 
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
-from attnspec.spec.rope import CLAIMS as ROTATION
-from attnspec.spec.rope_pairs import CLAIMS as PAIRS
-from attnspec.spec.rotation import block, frequency, plane_score, turned
-from attnspec.spec.shapes import shapes_fit
-from attnspec.spec.sums import distributed, reduced
-from attnspec.spec.symbols import c, d, i, key, q, t, theta
+from attnspec.spec.rope_reach import greatest_score, kernel_rises
+from attnspec.spec.rotation import block, plane_score
+from attnspec.spec.sums import reduced
+from attnspec.spec.symbols import d, i, t
 from attnspec.spec.turns import UNIT, kernel, partial_sum_means
 
 _angle = sp.Symbol("theta", real=True)
 _length = sp.Symbol("T", integer=True, positive=True)
 _pairs = (i, 0, d / 2 - 1)
-
-
-def _steps_of(claims: tuple[Claim, ...], claim_id: str) -> tuple[Step, ...]:
-    """The steps of a claim that another rests on."""
-    derivation = next(entry.derivation for entry in claims if entry.id == claim_id)
-    if derivation is None:
-        raise ValueError(f"{claim_id} has no derivation of its own")
-    return derivation()
-
-
-def _unseen_angles() -> tuple[Step, ...]:
-    periods = [2 * sp.pi / frequency(sp.Integer(pair), sp.Integer(128)) for pair in range(64)]
-    longer = sum(bool(sp.Gt(period, 4096)) for period in periods)
-    return (
-        *_steps_of(ROTATION, "rope.relative_displacement"),
-        Step("d = 128: 18 of 64 pairs have a period above 4096", sp.Integer(longer) - 18),
-        Step("the slowest needs 54410 positions for a turn", sp.floor(periods[-1]) - 54410),
-    )
 
 
 def _mean_over_distances() -> tuple[Step, ...]:
@@ -129,6 +109,30 @@ def _envelope() -> tuple[Step, ...]:
     )
 
 
+def _phase() -> tuple[Step, ...]:
+    size_q, size_k = sp.symbols("a b", positive=True)
+    at_q, at_k = sp.symbols("u v", real=True)
+    query = size_q * sp.ImmutableMatrix([[sp.cos(at_q), sp.sin(at_q)]])
+    vector = size_k * sp.ImmutableMatrix([sp.cos(at_k), sp.sin(at_k)])
+    value = (query * block(t * _angle) * vector)[0]
+    return (
+        Step(
+            "a pair of lengths a, b and angles u, v adds a b cos(t theta + v - u)",
+            reduced(value - size_q * size_k * sp.cos(t * _angle + at_k - at_q)),
+        ),
+        Step(
+            "in phase and of unit length it adds cos(t theta)",
+            reduced(value.subs({size_q: 1, size_k: 1, at_q: at_k})) - sp.cos(t * _angle),
+        ),
+        Step(
+            "with the key a quarter turn behind it adds a b sin(t theta), which rises from t = 0",
+            sp.simplify(
+                sp.diff(value, t).subs(t, 0).subs(at_k, at_q - sp.pi / 2) - size_q * size_k * _angle
+            ),
+        ),
+    )
+
+
 def _no_decay() -> tuple[Step, ...]:
     lengths = kernel(64, 4096)
     short = kernel(32, 6)
@@ -152,86 +156,6 @@ def _no_decay() -> tuple[Step, ...]:
         *_returns(),
         *_mean_over_distances(),
         *_envelope(),
-    )
-
-
-def _kernel_rises() -> Counterexample:
-    return Counterexample(
-        "d = 2, q = k = (1, 0): score at distance 6, stated to be at most that at 1",
-        stated=plane_score((1, 0), (1, 0), sp.S.One),
-        actual=plane_score((1, 0), (1, 0), sp.Integer(6)),
-    )
-
-
-def _greatest_score() -> tuple[Step, ...]:
-    size = sp.Symbol("d", integer=True, positive=True)
-    rotation, vector = sp.MatrixSymbol("R", size, size), sp.MatrixSymbol("k", size, 1)
-    own = (rotation * vector).T * rotation * vector
-    kept = sp.refine(own.doit(), sp.Q.orthogonal(rotation)).doit()
-    kept = kept.subs(rotation.T * rotation, sp.Identity(size)).doit()
-    ratio = sp.Symbol("lambda", real=True)
-    a, b, both = sp.symbols("A B C", positive=True)
-    channels = (c, 0, d - 1)
-    square = sp.Sum((q[c] - ratio * key[c]) ** 2, channels)
-    named = distributed(square).subs(
-        {
-            sp.Sum(q[c] ** 2, channels): a,
-            sp.Sum(key[c] ** 2, channels): b,
-            sp.Sum(q[c] * key[c], channels): both,
-        }
-    )
-    return (
-        Step("shapes fit", shapes_fit(vector.T, rotation.T, rotation, vector)),
-        Step(
-            "q = R k scores |k|^2 at every distance, as R is orthogonal",
-            (kept - vector.T * vector).doit(),
-        ),
-        Step("squares are not negative", square.function.is_nonnegative),
-        Step(
-            "sum of (q - lambda k)^2 is A - 2 lambda C + lambda^2 B, with A = |q|^2, B = |k|^2, "
-            "C = q.k",
-            sp.expand(named - (a - 2 * ratio * both + ratio**2 * b)),
-        ),
-        Step(
-            "at lambda = C/B that is A - C^2/B >= 0: no score is above |q||k|, and |R k| = |k|",
-            sp.expand(named.subs(ratio, both / b)) - (a - both**2 / b),
-        ),
-        *_steps_of(ROTATION, "rope.orthogonal")[:3],
-    )
-
-
-def _greatest_at_one() -> Counterexample:
-    unit = sp.ImmutableMatrix([1, 0])
-    best = block(sp.S.One) * unit
-    return Counterexample(
-        "d = 2, unit vectors at displacement 1: greatest score over all q and k, stated to have "
-        "fallen to cos 1",
-        stated=plane_score((1, 0), (1, 0), sp.S.One),
-        actual=sp.simplify(best.dot(best)),
-    )
-
-
-def _phase() -> tuple[Step, ...]:
-    size_q, size_k = sp.symbols("a b", positive=True)
-    at_q, at_k = sp.symbols("u v", real=True)
-    query = size_q * sp.ImmutableMatrix([[sp.cos(at_q), sp.sin(at_q)]])
-    vector = size_k * sp.ImmutableMatrix([sp.cos(at_k), sp.sin(at_k)])
-    value = (query * block(t * _angle) * vector)[0]
-    return (
-        Step(
-            "a pair of lengths a, b and angles u, v adds a b cos(t theta + v - u)",
-            reduced(value - size_q * size_k * sp.cos(t * _angle + at_k - at_q)),
-        ),
-        Step(
-            "in phase and of unit length it adds cos(t theta)",
-            reduced(value.subs({size_q: 1, size_k: 1, at_q: at_k})) - sp.cos(t * _angle),
-        ),
-        Step(
-            "with the key a quarter turn behind it adds a b sin(t theta), which rises from t = 0",
-            sp.simplify(
-                sp.diff(value, t).subs(t, 0).subs(at_k, at_q - sp.pi / 2) - size_q * size_k * _angle
-            ),
-        ),
     )
 
 
@@ -259,7 +183,7 @@ def _mean_square() -> tuple[Step, ...]:
             sp.Sum(sp.Rational(1, 2), _pairs).doit() - d / 4,
         ),
         *_returns(),
-        *_greatest_score(),
+        *greatest_score(),
     )
 
 
@@ -274,48 +198,7 @@ def _achieved_far_away() -> Counterexample:
     )
 
 
-def _isotropic() -> tuple[Step, ...]:
-    rotation = block(t * theta[i])
-    squares = sp.Sum(sum(entry**2 for entry in rotation), _pairs)
-    return (
-        Step(
-            "independent entries of variance 1: q^T R_t k has the variance of R's squared entries "
-            "summed, 2 a pair, d at every t",
-            sp.Sum(sp.simplify(squares.function), _pairs).doit() - d,
-        ),
-        Step(
-            "its mean is 0 at every t, being linear in q, of mean 0",
-            sp.expand(
-                sum(a * b for a, b in zip((q[2 * i], q[2 * i + 1]), turned(key, t), strict=True))
-            ).subs({q[2 * i]: 0, q[2 * i + 1]: 0}),
-        ),
-    )
-
-
-def _default_choice() -> tuple[Step, ...]:
-    return (
-        *_steps_of(PAIRS, "rope.no_parameters"),
-        *_steps_of(ROTATION, "rope.relative_displacement"),
-        *_steps_of(PAIRS, "rope.no_matrix_needed"),
-        *_greatest_score(),
-        Step("but for the decay: cos 6 > cos 1 at d = 2", sp.cos(6) > sp.cos(1)),
-    )
-
-
 CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        id="rope.new_angles_beyond_training",
-        number="A19",
-        statement="RoPE generalizes to context lengths that training never saw.",
-        latex=r"\#\{i:2\pi/\theta_i>4096\}=18\ (d=128)",
-        source=Source("000", "3 Mechanism", "Unseen context lengths pose no problem."),
-        verdict="empirical",
-        form="symbolic",
-        truth="The map is defined at every position and stays relative there. But at d = 128, 18 "
-        "of 64 pairs turn less than once in 4096 positions (the slowest once in 54410), so beyond "
-        "that length a model meets angles it never saw. Whether it copes is an experiment.",
-        derivation=_unseen_angles,
-    ),
     Claim(
         id="rope.kernel_is_not_monotone",
         number="A20",
@@ -329,20 +212,8 @@ CLAIMS: tuple[Claim, ...] = (
         "which rises first after t = 11 at d = 128 and returns arbitrarily close to d/2. True: "
         "B(t) < B(0), its mean over t is 0, and an upper envelope (Abel's bound) falls off, not "
         "monotonely either.",
-        counterexample=_kernel_rises,
+        counterexample=kernel_rises,
         derivation=_no_decay,
-    ),
-    Claim(
-        id="rope.greatest_score_is_constant",
-        number="C113",
-        statement="The greatest possible score shrinks as the distance grows.",
-        latex=r"\max_{\|q\|=a,\|k\|=b}q^TR_tk=ab\ \text{for every }t",
-        source=Source("004", "3.5 Long-Term Decay", "The largest possible score falls with |m-n|."),
-        verdict="refuted",
-        form="symbolic",
-        truth="It is |q||k| at every distance, reached where q points along R_t k.",
-        counterexample=_greatest_at_one,
-        derivation=_greatest_score,
     ),
     Claim(
         id="rope.pair_term_has_phase",
@@ -370,39 +241,5 @@ CLAIMS: tuple[Claim, ...] = (
         "square d/4 over the distances. The achievable score stays, and B returns to near d/2.",
         counterexample=_achieved_far_away,
         derivation=_mean_square,
-    ),
-    Claim(
-        id="rope.no_recency_bias_of_isotropic",
-        number="C116",
-        statement="RoPE gives a mild preference for near tokens for free.",
-        latex=r"E\,q^TR_tk=0,\ \mathrm{Var}\,q^TR_tk=d\ \text{at every }t",
-        source=Source("004", "3.5 Long-Term Decay", "A recency bias comes without cost."),
-        verdict="empirical",
-        form="symbolic",
-        truth="Independent isotropic q and k show none: mean 0 and variance d at every distance. "
-        "Nearly equal q and k give B(t). Which of these trained vectors are is an experiment.",
-        derivation=_isotropic,
-    ),
-    Claim(
-        id="rope.checklist",
-        number="C117",
-        statement="No parameters, exact relative encoding, natural decay, cheap on GPUs.",
-        latex=r"2d\text{ multiplications},\ d\text{ additions}",
-        source=Source("004", "3.5 Default Choice", "A list of advantages that RoPE has."),
-        verdict="holds-if",
-        form="symbolic",
-        conditions=(Condition("D1", "natural decay is struck off the list"),),
-        counterexample=_kernel_rises,
-        derivation=_default_choice,
-    ),
-    Claim(
-        id="rope.used_by_models",
-        number="C118",
-        statement="LLaMA 1 to 3, Mistral, DeepSeek and Qwen use RoPE.",
-        latex="",
-        source=Source("004", "3.5 Default Choice", "It is the default of named model families."),
-        verdict="empirical",
-        form="none",
-        truth="A fact about models, not mathematics.",
     ),
 )

@@ -1,7 +1,8 @@
 """Softmax: weights in proportion to the exponentials of the logits.
 
 Sources: document 003 (1), document 004 (3.1, core idea, why divide and the score matrix). What
-the documents say of saturation and gradients is in `softmax_saturation`.
+the documents say of saturation and gradients is in `softmax_saturation`, the expression that is
+evaluated in `softmax_definition`: the first two claims say that it is softmax.
 """
 
 from __future__ import annotations
@@ -9,40 +10,11 @@ from __future__ import annotations
 import sympy as sp
 
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
-from attnspec.spec.definition import Definition, Maximum, either, rnd
+from attnspec.spec.definition import Maximum, either, rnd, unmarked
 from attnspec.spec.shapes import shapes_fit
+from attnspec.spec.softmax_definition import DEFINITION
 from attnspec.spec.sums import distributed
 from attnspec.spec.symbols import N, j, k, l, others, z
-
-# The definition. ------------------------------------------------------------------------------
-
-
-def _definition() -> Definition:
-    """softmax of rows: x[a, j] -> p[a, j].
-
-    The row maximum M is subtracted first; that any shift gives the same weights is the claim
-    `softmax.shift_invariance`. Implementations divide by the sum of the exponentials (or
-    multiply by its inverse), or subtract its logarithm from the logit: the claim
-    `softmax.eq_exp_of_log_softmax`.
-    """
-    a = sp.Symbol("a", integer=True, nonnegative=True)
-    rows, n = sp.symbols("rows n", integer=True, positive=True)
-    x = sp.IndexedBase("x", real=True)
-    logits = (j, 0, n - 1)
-    largest = Maximum(x[a, j], logits)
-    shifted = rnd(x[a, j] - largest, "scores")
-    numerator = rnd(sp.exp(shifted), "probabilities")
-    total = rnd(sp.Sum(numerator, logits), "statistics")
-    divided = numerator * rnd(1 / total, "statistics")
-    log_sum_exp = rnd(largest + sp.log(total), "lse")
-    subtracted = sp.exp(rnd(x[a, j] - log_sum_exp, "scores"))
-    weight = rnd(either(divided, subtracted), "output")
-    return Definition("softmax", weight, ((a, rows), (j, n)), (x,), (rows, n))
-
-
-DEFINITION = _definition()
-
-# The claims, by way of their derivations. ------------------------------------------------------
 
 _positive = sp.Symbol("Z", positive=True)
 
@@ -78,6 +50,57 @@ def shift_invariance() -> tuple[Step, ...]:
             sp.simplify(
                 sp.expand(shifted.subs(exponentials(shift), pulled)) - sp.exp(z[j]) / exponentials()
             ),
+        ),
+    )
+
+
+def _definition_forms() -> tuple[sp.Expr, sp.Expr]:
+    """Both forms of the definition without marks, with M for the row maximum, which by
+    `softmax.shift_invariance` may be any number."""
+    shift = sp.Symbol("M", real=True)
+    both = DEFINITION.expression.replace(
+        lambda node: isinstance(node, Maximum), lambda _: shift
+    ).replace(lambda node: isinstance(node, rnd), lambda node: node.args[0])
+    if not isinstance(both, either):
+        raise TypeError(f"softmax is defined in one form only: {both}")
+    divided, subtracted = (unmarked(form) for form in both.args)
+    return divided, subtracted
+
+
+def _definition_is_softmax() -> tuple[Step, ...]:
+    row, column = (axis for axis, _ in DEFINITION.axes)
+    size = DEFINITION.axes[1][1]
+    logits = DEFINITION.arrays[0]
+    divided, _ = _definition_forms()
+    as_here = divided.subs(size, N).replace(
+        lambda node: isinstance(node, sp.Indexed), lambda node: z[node.indices[1]]
+    )
+    shift = sp.Symbol("M", real=True)
+    ours = sp.exp(z[column] - shift) / sp.Sum(sp.exp(z[column] - shift), (column, 0, N - 1))
+    return (
+        Step(
+            "rows of the array enter one at a time",
+            sp.Integer(len({node.indices[0] for node in divided.atoms(sp.Indexed)} - {row})),
+        ),
+        Step(
+            "and no array but the logits",
+            sp.Integer(len({node.base for node in divided.atoms(sp.Indexed)} - {logits})),
+        ),
+        Step("without marks a row is exp(z_j - M) over the sum of exp(z_k - M)", as_here - ours),
+        *shift_invariance(),
+    )
+
+
+def _log_form() -> tuple[Step, ...]:
+    total = sp.Symbol("T", positive=True)
+    divided, subtracted = _definition_forms()
+    sums = divided.atoms(sp.Sum) | subtracted.atoms(sp.Sum)
+    named = dict.fromkeys(sums, total)
+    return (
+        Step("both forms sum the same exponentials", sp.Integer(len(sums) - 1)),
+        Step(
+            "with T that sum, exp(z - (M + log T)) = exp(z - M) / T",
+            sp.simplify(divided.subs(named) - subtracted.subs(named)),
         ),
     )
 
@@ -209,6 +232,26 @@ def _rounded_thirds() -> Counterexample:
 
 
 CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="softmax.definition",
+        number="",
+        statement="The expression that the suite evaluates, without its marks, is softmax.",
+        latex=r"e^{z_j-M}\big/\sum_k e^{z_k-M}=e^{z_j}\big/\sum_k e^{z_k}",
+        source=Source("004", "3.1 Core Idea", "Softmax turns each row of scores into weights."),
+        verdict="holds",
+        form="symbolic",
+        derivation=_definition_is_softmax,
+    ),
+    Claim(
+        id="softmax.eq_exp_of_log_softmax",
+        number="",
+        statement="Subtracting the logarithm of the sum and dividing by the sum agree.",
+        latex=r"e^{z_j-(M+\log\sum_k e^{z_k-M})}=e^{z_j-M}\big/\sum_k e^{z_k-M}",
+        source=Source("004", "3.1 Core Idea", "Softmax turns each row of scores into weights."),
+        verdict="holds",
+        form="symbolic",
+        derivation=_log_form,
+    ),
     Claim(
         id="softmax.shift_invariance",
         number="",
