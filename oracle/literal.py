@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -46,11 +47,12 @@ def literal(inputs: Inputs, function: str = "", arrays: str = "torch") -> str:
         lines.append("import numpy as np")
         if "ml_dtypes." in text:
             lines.append("import ml_dtypes")
-    if "inf" in text.replace("isinf", ""):
-        lines.append("from math import inf")
-    if "nan" in text:
-        lines.append("from math import nan")
+    lines += [f"from math import {word}" for word in ("inf", "nan") if _has(word, text)]
     return "\n".join([*lines, text])
+
+
+def _has(word: str, text: str) -> bool:
+    return re.search(rf"\b{word}\b", text) is not None
 
 
 def _assignment(name: str, values: Array, dtype: str, *, torch: bool) -> list[str]:

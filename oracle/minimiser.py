@@ -8,7 +8,7 @@ small integers. What is returned still fails, and is still a legal call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -128,28 +128,25 @@ def _simplify_whole(search: _Search, name: str) -> None:
 
 
 def _simplify_parts(search: _Search, name: str) -> None:
-    """Zeros in halves, quarters, ... of what is left."""
-    for part in _parts(search, name):
-        if search.left <= _RESERVED:
-            return
-        values = search.best.arrays[name].copy()
-        values.flat[part] = 0.0
-        search.tries(name, values)
-
-
-def _parts(search: _Search, name: str) -> Iterator[Array]:
-    """Flat indices of non-zero finite numbers, in ever smaller parts; looks at the best call
-    again after each."""
+    """Zeros in halves of what is left, in quarters where neither half can go, and so on."""
     pieces = 2
     while True:
         there = _nonzero(search, name)
         if len(there) < 2:
             return
+        shorter = False
         for part in np.array_split(there, min(pieces, len(there))):
-            yield part
-        if pieces >= len(there):
-            return
-        pieces *= 2
+            if len(part) == len(_nonzero(search, name)):
+                continue  # nothing but zeros doesn't fail, that was tried first
+            if search.left <= _RESERVED:
+                return
+            values = search.best.arrays[name].copy()
+            values.flat[part] = 0.0
+            shorter |= search.tries(name, values)
+        if not shorter:
+            if pieces >= len(there):
+                return
+            pieces *= 2
 
 
 def _nonzero(search: _Search, name: str) -> Array:

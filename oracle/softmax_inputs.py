@@ -9,7 +9,18 @@ from math import prod
 
 import numpy as np
 
-from attnspec.oracle.family import PLAIN, Array, Draw, Dress, Family, Form, Scope, Shape, floats
+from attnspec.oracle.family import (
+    PLAIN,
+    Array,
+    Draw,
+    Dress,
+    Family,
+    Form,
+    Scope,
+    Shape,
+    floats,
+    repeated,
+)
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.shapes import SOFTMAX_SHAPES
 from attnspec.oracle.values import LOGITS, span
@@ -94,11 +105,10 @@ def softmax_inputs(scope: Scope, drawn: Draw) -> Inputs:
     name = pattern.name
     if mask is not None:
         name = f"{name}; minus infinity: {mask.name}"
-        if dress.layout == "expanded":
-            x[:1] = _masked(rng, x[:1], dim, mask)
-            x[1:] = x[:1]
-        else:
-            x = _masked(rng, x, dim, mask)
+        first = x[:1] if dress.layout == "expanded" else x
+        rows = np.moveaxis(first, dim, -1)
+        rows[mask.fill(rng, rows.shape)] = -np.inf
+        x = repeated(x, dress)
     return Inputs(
         component="softmax",
         dtype=scope.dtype,
@@ -109,11 +119,6 @@ def softmax_inputs(scope: Scope, drawn: Draw) -> Inputs:
         signed=False,
         seed=seed,
     )
-
-
-def _masked(rng: np.random.Generator, x: Array, dim: int, mask: Mask) -> Array:
-    rows = np.moveaxis(x, dim, -1)
-    return np.moveaxis(np.where(mask.fill(rng, rows.shape), -np.inf, rows), -1, dim)
 
 
 def _forms(

@@ -1,0 +1,163 @@
+"""A call as text runs, and makes the call that it was written from."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+from attnspec.oracle.family import Draw
+from attnspec.oracle.inputs import FAMILIES, LAYOUTS, Scope
+from attnspec.oracle.law import Inputs
+from attnspec.oracle.literal import literal
+from attnspec.oracle.precision import NUMPY_TYPES, snapped
+
+Array = np.ndarray[Any, Any]
+
+
+def run(text: str, function: str) -> SimpleNamespace:
+    """What a stub of the function was called with."""
+    calls: list[SimpleNamespace] = []
+
+    def stub(*arguments: Any, **options: Any) -> None:
+        calls.append(SimpleNamespace(arguments=arguments, options=options))
+
+    exec(text, {function: stub})
+    (call,) = calls
+    return call
+
+
+def float64(tensor: Any) -> Array:
+    if isinstance(tensor, torch.Tensor):
+        tensor = tensor.double().numpy() if tensor.is_floating_point() else tensor.numpy()
+    return np.asarray(tensor).astype(np.float64)
+
+
+def small_draws(family: str, dtype: str, many: int) -> list[Inputs]:
+    """Calls of which every array is short enough to be written out."""
+    found = FAMILIES[family]
+    accepts = frozenset({"dim", "base", "rotary_dim"})
+    scope = Scope(component=found.component, dtype=dtype, accepts=accepts)
+    tables: list[Any] = [found.forms(scope), found.extras, found.patterns, found.dresses]
+    rng = np.random.default_rng(11)
+    drawn = []
+    while len(drawn) < many:
+        parts = [table[int(rng.integers(len(table)))] for table in tables]
+        inputs = found.build(scope, Draw(*parts, int(rng.integers(2**31))))
+        if all(values.size <= 64 for values in inputs.arrays.values()):
+            drawn.append(inputs)
+    return drawn
+
+
+@pytest.mark.parametrize("arrays", ["torch", "numpy"])
+@pytest.mark.parametrize("dtype", NUMPY_TYPES)
+@pytest.mark.parametrize(
+    "family",
+    ["softmax", "softmax_some_minus_infinity", "softmax_empty", "rope", "rope_empty", "rope_apply"],
+)
+def test_the_text_makes_the_call(family: str, dtype: str, arrays: str) -> None:
+    for inputs in small_draws(family, dtype, 20):
+        call = run(literal(inputs, "under_test", arrays), "under_test")
+        assert call.options == inputs.options
+        assert len(call.arguments) == len(inputs.arrays)
+        for given, (name, values) in zip(call.arguments, inputs.arrays.items(), strict=True):
+            if arrays == "torch":
+                stored = dtype if values.dtype.kind == "f" else values.dtype.name
+                assert str(given.dtype) == f"torch.{stored}", name
+            else:
+                kind = NUMPY_TYPES[dtype] if values.dtype.kind == "f" else values.dtype
+                assert given.dtype == kind, name
+            assert np.array_equal(float64(given), values.astype(np.float64)), name
+            same_sign = np.signbit(float64(given)) == np.signbit(values.astype(np.float64))
+            assert same_sign.all(), name
+
+
+def of_layout(layout: str) -> Inputs:
+    x = np.broadcast_to(np.arange(12.0).reshape(1, 3, 4), (2, 3, 4)).copy()
+    return Inputs(component="softmax", dtype="float32", arrays={"x": x}, layout=layout)
+
+
+@pytest.mark.parametrize("arrays", ["torch", "numpy"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_text_lays_memory_out(layout: str, arrays: str) -> None:
+    text = literal(of_layout(layout), "f", arrays)
+    x = run(text, "f").arguments[0]
+    stride = x.stride() if arrays == "torch" else tuple(s // x.itemsize for s in x.strides)
+    expected = {
+        "contiguous": (12, 4, 1),
+        "transposed": (12, 1, 3),
+        "row-step": (24, 8, 1),
+        "column-step": (24, 8, 2),
+        "expanded": (0, 4, 1),
+        "offset": (12, 4, 1),
+    }
+    assert stride == expected[layout]
+    if arrays == "torch":
+        assert (x.storage_offset() > 0) == (layout == "offset")
+    assert (layout in text.split("\n", 1)[1]) == (layout != "contiguous")
+
+
+def test_the_text_of_a_small_call() -> None:
+    inputs = Inputs(
+        component="rope",
+        dtype="bfloat16",
+        arrays={
+            "x": snapped(np.asarray([[[[0.1, -0.0], [1e30, 3.0]]]]), "bfloat16"),
+            "positions": np.asarray([255, 256], np.int32),
+        },
+        options={"base": 500000.0},
+        pattern="normal; positions: from an edge",
+        seed=7,
+    )
+    assert literal(inputs) == (
+        "# x 1 x 1 x 2 x 2, positions 2, base=500000.0; bfloat16; normal; positions: from an edge;"
+        " contiguous; seed 7\n"
+        "import torch\n"
+        "x = torch.tensor([[[[0.1, -0.0], [1e+30, 3.0]]]], dtype=torch.bfloat16)\n"
+        "positions = torch.tensor([255, 256], dtype=torch.int32)\n"
+        "rope(x, positions, base=500000.0)"
+    )
+
+
+def test_long_arrays() -> None:
+    x = np.zeros((2, 3, 5, 8))
+    x[1, 2, 0, 7] = -1.0
+    positions = np.arange(100, 105)
+    inputs = Inputs(
+        component="rope", dtype="float16", arrays={"x": x, "positions": positions}, seed=12
+    )
+    text = literal(inputs, "f")
+    assert "x = torch.full((2, 3, 5, 8), 0.0, dtype=torch.float16)" in text
+    assert "x[1, 2, 0, 7] = -1.0" in text
+    assert "positions = torch.arange(100, 105, dtype=torch.int64)" in text
+    assert np.array_equal(float64(run(text, "f").arguments[0]), x)
+    many = inputs.with_arrays(x=np.arange(240.0).reshape(x.shape))
+    assert "# x: 2 x 3 x 5 x 8, float16, too long to write out" in literal(many, "f")
+    assert "seed 12" in literal(many, "f")
+
+
+@pytest.mark.parametrize("arrays", ["torch", "numpy"])
+def test_infinity_and_nan(arrays: str) -> None:
+    x = np.asarray([np.inf, -np.inf, np.nan, 1.0])
+    inputs = Inputs(component="softmax", dtype="float32", arrays={"x": x})
+    text = literal(inputs, "inference", arrays)
+    assert np.array_equal(float64(run(text, "inference").arguments[0]), x, equal_nan=True)
+    finite = literal(inputs.with_arrays(x=np.ones(4)), "inference", arrays)
+    assert "import inf" not in finite
+    assert "import nan" not in finite
+
+
+@pytest.mark.parametrize("dtype", NUMPY_TYPES)
+def test_numbers_are_short_and_exact(dtype: str) -> None:
+    finfo: Any = ml_dtypes.finfo
+    edges = [float(finfo(NUMPY_TYPES[dtype]).max), float(finfo(NUMPY_TYPES[dtype]).tiny), 1 / 3]
+    x = snapped(np.asarray(edges), dtype)
+    inputs = Inputs(component="softmax", dtype=dtype, arrays={"x": x})
+    text = literal(inputs, "f", "numpy")
+    assert np.array_equal(float64(run(text, "f").arguments[0]), x)
+    digits = {"bfloat16": "0.334,", "float16": "0.3333,", "float32": "0.33333334,"}
+    assert digits.get(dtype, "0.3333333333333333,")[:-1] in text
