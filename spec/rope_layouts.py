@@ -52,7 +52,7 @@ def _definition_turns() -> tuple[Step, ...]:
                     sp.simplify(_channel(forward, channel, width) - value),
                 ),
                 Step(
-                    f"{layout}: backward, it turns by the opposite angle",
+                    f"{layout}: and its {name} channel backward, by the opposite angle",
                     sp.simplify(_channel(backward, channel, width) - value.subs(m, -m)),
                 ),
             ]

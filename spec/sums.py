@@ -6,9 +6,21 @@ import sympy as sp
 
 
 def reduced(expression: sp.Expr) -> sp.Expr:
-    """The expression with angle sums expanded and squares of sines and cosines combined."""
+    """The expression as a polynomial in cosines and first powers of sines of single angles: angle
+    sums expanded, sin^2 written as 1 - cos^2."""
     expanded = sp.expand(sp.expand_trig(sp.expand(expression)))
-    return sp.trigsimp(expanded) if expanded != 0 else expanded
+    return sp.expand(expanded.replace(_is_sine_power, _without_sine_square))
+
+
+def _is_sine_power(node: sp.Basic) -> bool:
+    return bool(node.is_Pow and isinstance(node.base, sp.sin) and node.exp.is_Integer) and bool(
+        node.exp >= 2
+    )
+
+
+def _without_sine_square(power: sp.Pow) -> sp.Expr:
+    squares, rest = divmod(int(power.exp), 2)
+    return (1 - sp.cos(power.base.args[0]) ** 2) ** squares * power.base**rest
 
 
 def difference(left: sp.Sum, right: sp.Sum) -> sp.Expr:

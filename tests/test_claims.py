@@ -1,0 +1,199 @@
+"""The register of claims: every derivation closes, every counterexample contradicts, and the
+records say what the register says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import sympy as sp
+
+from attnspec.spec import CLAIMS, claim, rope
+from attnspec.spec.claim import Claim, Step, is_closed
+from attnspec.spec.rotation import turned
+from attnspec.spec.shapes import shapes_fit
+from attnspec.spec.sources import DOCUMENTS, document
+from attnspec.spec.sums import difference
+from attnspec.spec.symbols import N, d, i, j, x, z
+from attnspec.spec.turns import UNIT, error, turn_tables
+
+VERDICTS = {
+    "holds": "A08 A09 A12 A13 A14 A18 A22 B01 B08 C008 C102 C103 C105 C108 C111 C112 C119 C130 "
+    "C132 C184",
+    "holds-if": "A02 A03 A07 A23 B02 B06 C017 C101 C104 C106 C109 C110 C114 C117 C120 C128 C131 "
+    "C182",
+    "corrected": "A15 A17 A20 B05 C012 C015 C107 C115",
+    "refuted": "C113 C129",
+    "empirical": "A19 A24 C116 C118",
+}
+"""The statements registered so far, by number."""
+
+LEMMAS = 6
+"""Claims of our own, which no document makes."""
+
+DERIVED = [entry for entry in CLAIMS if entry.derivation is not None]
+CONTRADICTED = [entry for entry in CLAIMS if entry.counterexample is not None]
+
+
+def named(claims: list[Claim]) -> dict[str, Any]:
+    return {"argvalues": claims, "ids": [entry.id for entry in claims]}
+
+
+@pytest.mark.parametrize("entry", **named(DERIVED))
+def test_derivation_closes(entry: Claim) -> None:
+    assert entry.derivation is not None
+    steps = entry.derivation()
+    assert steps, f"{entry.id} has no steps"
+    assert [step.says for step in steps if not is_closed(step)] == []
+    says = Counter(step.says for step in steps)
+    assert all(says)
+    assert [text for text, times in says.items() if times > 1] == []
+
+
+@pytest.mark.parametrize("entry", **named(CONTRADICTED))
+def test_counterexample_contradicts(entry: Claim) -> None:
+    assert entry.counterexample is not None
+    shown = entry.counterexample()
+    for number in (shown.stated, shown.actual):
+        assert number.is_number, f"{number} isn't a number"
+        assert not number.has(sp.Float), f"{number} isn't exact"
+    assert (shown.stated - shown.actual).equals(0) is False
+    assert shown.inputs
+
+
+def test_ids_and_numbers_are_unique() -> None:
+    ids = Counter(entry.id for entry in CLAIMS)
+    numbers = Counter(entry.number for entry in CLAIMS if entry.number)
+    assert [name for name, times in (ids + numbers).items() if times > 1] == []
+    assert all(
+        component and conclusion
+        for component, _, conclusion in (entry.id.partition(".") for entry in CLAIMS)
+    )
+
+
+def test_verdicts_by_number() -> None:
+    for verdict, numbers in VERDICTS.items():
+        found = sorted(e.number for e in CLAIMS if e.number and e.verdict == verdict)
+        assert found == sorted(numbers.split()), verdict
+    assert sum(not entry.number for entry in CLAIMS) == LEMMAS
+
+
+def test_verdict_counts() -> None:
+    counts = Counter(entry.verdict for entry in CLAIMS if entry.number)
+    assert counts == {
+        "holds": 20, "holds-if": 18, "corrected": 8, "refuted": 2, "empirical": 4,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("entry", **named(list(CLAIMS)))
+def test_record_is_complete(entry: Claim) -> None:
+    assert entry.statement
+    assert entry.source.says
+    assert entry.source.section in document(entry.source.document).sections
+    if entry.same_as:
+        original = claim(entry.same_as)
+        assert entry.derivation is None
+        assert original.derivation is not None
+        assert not original.same_as
+        assert entry.form == original.form
+    if entry.verdict in ("holds", "holds-if"):
+        assert entry.derivation or entry.same_as
+        assert bool(entry.conditions) == (entry.verdict == "holds-if")
+    if entry.verdict in ("corrected", "refuted"):
+        assert entry.counterexample
+        assert entry.derivation
+    if entry.verdict in ("corrected", "refuted", "empirical"):
+        assert entry.truth
+    assert (entry.form == "none") == (entry.derivation is None and not entry.same_as)
+    labels = [condition.label for condition in entry.conditions]
+    assert labels == [f"D{place}" for place in range(1, len(labels) + 1)]
+
+
+def test_holds_if_shows_what_fails_without_its_conditions() -> None:
+    for entry in CLAIMS:
+        if entry.verdict == "holds-if" and not entry.same_as:
+            assert entry.counterexample, entry.id
+
+
+def test_lookup() -> None:
+    assert claim("rope.group_law").number == "C102"
+    with pytest.raises(ValueError, match=r"no claim 'rope\.nothing'; of rope there are rope\.sig"):
+        claim("rope.nothing")
+    with pytest.raises(ValueError, match="no claim 'nothing'; components with claims: rope, soft"):
+        claim("nothing")
+
+
+def test_documents() -> None:
+    assert [entry.number for entry in DOCUMENTS] == ["000", "003", "004"]
+    assert all(len(entry.sha256) == 64 for entry in DOCUMENTS)
+    with pytest.raises(ValueError, match="no document '001'; there are 000, 003, 004"):
+        document("001")
+
+
+@pytest.mark.parametrize(
+    "residual",
+    [
+        sp.Symbol("a") - sp.Symbol("b"),
+        sp.Integer(1),
+        sp.Float(0),
+        sp.Matrix([sp.Float(0)]),
+        sp.nan,
+        False,
+        sp.false,
+        None,
+        sp.zeros(0, 0),
+        sp.Matrix([0, 1]),
+        sp.Matrix([0, sp.Symbol("a")]),
+        sp.Symbol("a") > 0,
+        sp.MatrixSymbol("A", 2, 2),
+        0.0,
+    ],
+    ids=str,
+)
+def test_wrong_step_stays_open(residual: Any) -> None:
+    assert not is_closed(Step("wrong", residual))
+
+
+@pytest.mark.parametrize(
+    "residual",
+    [True, sp.true, sp.Integer(0), sp.zeros(2, 2), sp.ZeroMatrix(N, N), sp.Integer(2) > 1],
+    ids=str,
+)
+def test_right_step_closes(residual: Any) -> None:
+    assert is_closed(Step("right", residual))
+
+
+def test_wrong_rotation_opens_the_relative_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A derivation depends on what it is about: with the sign of one sine wrong it stays open."""
+
+    def reflected(vector: sp.IndexedBase, position: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
+        first, second = turned(vector, position)
+        return first, -second
+
+    monkeypatch.setattr("attnspec.spec.rotation.turned", reflected)
+    assert not all(is_closed(step) for step in rope.relative.__wrapped__())
+
+
+def test_sums_over_different_ranges_are_not_merged() -> None:
+    with pytest.raises(ValueError, match="different ranges"):
+        difference(sp.Sum(x[i], (i, 0, d / 2 - 1)), sp.Sum(x[i], (i, 0, d - 1)))
+    left = sp.Sum(z[j], (j, 0, N - 1))
+    assert difference(left, left) == 0
+    assert difference(left, sp.Sum(2 * z[j], (j, 0, N - 1))) != 0
+
+
+def test_symbolic_shapes() -> None:
+    rows, columns = sp.symbols("a b", integer=True, positive=True)
+    wide = sp.MatrixSymbol("A", rows, columns)
+    assert shapes_fit(wide, wide.T, wide)
+    assert not shapes_fit(wide, wide)
+
+
+def test_integer_turns_are_within_their_error() -> None:
+    for pair, (cosines, sines) in enumerate(turn_tables(4, 300)):
+        for t in (0, 1, 7, 300):
+            angle = t * sp.Integer(10000) ** sp.Rational(-pair, 4)
+            for table, function in ((cosines, sp.cos), (sines, sp.sin)):
+                off = abs(table[t] - UNIT * function(angle))
+                assert bool(off <= error(t)) if t else off == 0
