@@ -9,7 +9,7 @@ nothing is drawn and thrown away.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -23,7 +23,16 @@ from attnspec.oracle.rope_inputs import ROPE
 from attnspec.oracle.softmax_inputs import SOFTMAX
 from attnspec.oracle.values import Pattern
 
-__all__ = ["FAMILIES", "LAYOUTS", "Scope", "description", "families", "generator", "strategy"]
+__all__ = [
+    "FAMILIES",
+    "LAYOUTS",
+    "Scope",
+    "description",
+    "families",
+    "generator",
+    "sampled",
+    "strategy",
+]
 
 FAMILIES: Mapping[str, Family] = {family.name: family for family in (*SOFTMAX, *ROPE)}
 """Name to family. Laws refer to the names."""
@@ -71,6 +80,19 @@ def _strategy(family: Family, scope: Scope) -> SearchStrategy[Inputs]:
         _from(family.dresses),
         st.integers(0, SEEDS - 1),
     ).map(call)
+
+
+def sampled(family: str, scope: Scope, many: int, seed: int = 0) -> Iterator[Inputs]:
+    """The same calls as `strategy` draws, from NumPy's generator instead: for long runs, which
+    have no use for shrinking. Raises ValueError as `strategy` does."""
+    strategy(family, scope)
+    found = FAMILIES[family]
+    tables = (found.forms(scope), found.extras, found.patterns, found.dresses)
+    rng = np.random.default_rng(seed)
+    for _ in range(many):
+        places = [int(rng.integers(len(table))) for table in tables]
+        form, extra, pattern, dress = (t[i] for t, i in zip(tables, places, strict=True))
+        yield found.build(scope, Draw(form, extra, pattern, dress, int(rng.integers(SEEDS))))
 
 
 def _from(table: Sequence[Any]) -> SearchStrategy[Any]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from attnspec.oracle import inputs as drawn
 from attnspec.oracle.components import COMPONENTS
-from attnspec.oracle.family import DRESSES, Draw
+from attnspec.oracle.family import DRESSES
 from attnspec.oracle.inputs import FAMILIES, LAYOUTS, Scope, generator, strategy
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.positions import EDGES, POSITIONS, TABLES, below, with_different_rows
@@ -45,17 +45,7 @@ def scope(family: str, dtype: str = "float32", **narrower: Any) -> Scope:
 
 def draws(family: str, many: int = 300, dtype: str = "float32", **narrower: Any) -> list[Inputs]:
     """Calls as Hypothesis would build them, without Hypothesis."""
-    found, within = FAMILIES[family], scope(family, dtype, **narrower)
-    tables: list[Any] = [found.forms(within), found.extras, found.patterns, found.dresses]
-    rng = np.random.default_rng(7)
-    return [
-        found.build(within, Draw(*(_pick(rng, t) for t in tables), int(rng.integers(2**31))))
-        for _ in range(many)
-    ]
-
-
-def _pick(rng: np.random.Generator, table: Any) -> Any:
-    return table[int(rng.integers(len(table)))]
+    return list(drawn.sampled(family, scope(family, dtype, **narrower), many, seed=7))
 
 
 def floating(inputs: Inputs) -> Iterable[np.ndarray[Any, Any]]:

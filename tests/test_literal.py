@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnspec.oracle.family import Draw
-from attnspec.oracle.inputs import FAMILIES, LAYOUTS, Scope
+from attnspec.oracle.inputs import FAMILIES, LAYOUTS, Scope, sampled
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.literal import literal
 from attnspec.oracle.precision import NUMPY_TYPES, snapped
@@ -39,18 +39,11 @@ def float64(tensor: Any) -> Array:
 
 def small_draws(family: str, dtype: str, many: int) -> list[Inputs]:
     """Calls of which every array is short enough to be written out."""
-    found = FAMILIES[family]
     accepts = frozenset({"dim", "base", "rotary_dim"})
-    scope = Scope(component=found.component, dtype=dtype, accepts=accepts)
-    tables: list[Any] = [found.forms(scope), found.extras, found.patterns, found.dresses]
-    rng = np.random.default_rng(11)
-    drawn = []
-    while len(drawn) < many:
-        parts = [table[int(rng.integers(len(table)))] for table in tables]
-        inputs = found.build(scope, Draw(*parts, int(rng.integers(2**31))))
-        if all(values.size <= 64 for values in inputs.arrays.values()):
-            drawn.append(inputs)
-    return drawn
+    scope = Scope(component=FAMILIES[family].component, dtype=dtype, accepts=accepts)
+    drawn = sampled(family, scope, 1000, seed=11)
+    short = (i for i in drawn if all(values.size <= 64 for values in i.arrays.values()))
+    return list(islice(short, many))
 
 
 @pytest.mark.parametrize("arrays", ["torch", "numpy"])

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnspec.oracle.family import Draw
-from attnspec.oracle.inputs import FAMILIES, Scope
+from attnspec.oracle.inputs import FAMILIES, Scope, sampled
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.minimiser import simplified
 from attnspec.oracle.precision import snapped
@@ -67,13 +66,9 @@ def test_a_scale_fault_ends_in_two_simple_numbers() -> None:
 @pytest.mark.parametrize("budget", [0, 1, 2, 5, 16, 40])
 @pytest.mark.parametrize("family", ["softmax", "softmax_some_minus_infinity", "rope", "rope_apply"])
 def test_it_keeps_failing_within_the_budget(family: str, budget: int) -> None:
-    found = FAMILIES[family]
-    scope = Scope(component=found.component, dtype="float16", accepts=frozenset({"dim", "base"}))
-    tables: list[Any] = [found.forms(scope), found.extras, found.patterns, found.dresses]
-    rng = np.random.default_rng(budget)
-    for _ in range(25):
-        parts = [table[int(rng.integers(len(table)))] for table in tables]
-        start = found.build(scope, Draw(*parts, int(rng.integers(2**31))))
+    component = FAMILIES[family].component
+    scope = Scope(component=component, dtype="float16", accepts=frozenset({"dim", "base"}))
+    for start in sampled(family, scope, 25, seed=budget):
         fails = Counted(_arbitrary)
         simple = simplified(start, fails, budget)
         assert len(fails.seen) <= budget
