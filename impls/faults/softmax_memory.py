@@ -87,7 +87,7 @@ def _odd_row_stale() -> Callable[..., Tensor]:
         if x.numel() == 0:
             return x.clone()
         weights = right.softmax(x.movedim(dim, -1))
-        rows = weights.flatten(0, -2)
+        rows = weights.reshape(-1, weights.shape[-1])
         if len(rows) > 1 and len(rows) % 2:
             length = rows.shape[-1]
             stale = rows_left.get(length, torch.zeros_like(rows[-1]))

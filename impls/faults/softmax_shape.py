@@ -40,14 +40,14 @@ def _padding_counted(rows: Tensor) -> Tensor:
 
 
 def _partial_tile_of_rows(rows: Tensor) -> Tensor:
-    weights = normalised(shifted(rows).exp()).flatten(0, -2)
+    weights = normalised(shifted(rows).exp()).reshape(-1, rows.shape[-1])
     full = len(weights) // BLOCK * BLOCK or len(weights)
     reached = torch.arange(len(weights), device=rows.device) < full
     return weights.masked_fill(~reached[:, None], 0.0).reshape(rows.shape)
 
 
 def _first_row_of_tile(rows: Tensor) -> Tensor:
-    numerators = shifted(rows).exp().flatten(0, -2)
+    numerators = shifted(rows).exp().reshape(-1, rows.shape[-1])
     sums = numerators.sum(-1, keepdim=True)
     first = torch.arange(len(sums), device=rows.device) // 2 * 2
     return (numerators / sums[first]).reshape(rows.shape)
