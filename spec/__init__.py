@@ -16,11 +16,13 @@ from attnspec.spec import (
     rope_scores,
     softmax,
     softmax_saturation,
+    softmax_scaling,
 )
 from attnspec.spec.claim import Claim
 
 CLAIMS: tuple[Claim, ...] = (
     softmax.CLAIMS
+    + softmax_scaling.CLAIMS
     + softmax_saturation.CLAIMS
     + rope.CLAIMS
     + rope_scores.CLAIMS

@@ -11,10 +11,9 @@ import sympy as sp
 
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
 from attnspec.spec.definition import Maximum, either, rnd, unmarked
-from attnspec.spec.shapes import shapes_fit
 from attnspec.spec.softmax_definition import DEFINITION
 from attnspec.spec.sums import distributed
-from attnspec.spec.symbols import N, j, k, l, others, z
+from attnspec.spec.symbols import N, j, k, others, z
 
 _positive = sp.Symbol("Z", positive=True)
 
@@ -147,48 +146,6 @@ def _sum_one() -> tuple[Step, ...]:
     )
 
 
-def _temperature() -> tuple[Step, ...]:
-    scale = sp.Symbol("tau", positive=True)
-    ratio = sp.exp(z[j] / scale) / sp.exp(z[l] / scale)
-    sizes = sp.symbols("n_t d_m d_k", integer=True, positive=True)
-    tokens, width, head = sizes
-    x_q, x_k = (sp.MatrixSymbol(name, tokens, width) for name in ("X", "Y"))
-    w_q, w_k = (sp.MatrixSymbol(name, width, head) for name in ("W_Q", "W_K"))
-    root = sp.sqrt(head)
-    scaled = ((x_q * w_q) * (x_k * w_k).T / root).doit()
-    absorbed = ((x_q * (w_q / root)) * (x_k * w_k).T).doit()
-    return (
-        Step(
-            "dividing by tau divides every log-ratio of two weights by tau: a temperature",
-            sp.expand(sp.expand_log(sp.log(ratio), force=True) - (z[j] - z[l]) / scale),
-        ),
-        Step(
-            "scores (2 log 2, 0), d_k = 4: weight 4/5 without the scaling",
-            sp.simplify(two_way(2 * sp.log(2))) - sp.Rational(4, 5),
-        ),
-        Step(
-            "and 2/3 with it",
-            sp.simplify(two_way(2 * sp.log(2) / sp.sqrt(4))) - sp.Rational(2, 3),
-        ),
-        Step("the shapes of X W_Q (Y W_K)^T fit", shapes_fit(x_q, w_q, w_k.T, x_k.T)),
-        Step("W_Q / sqrt(d_k) in place of W_Q absorbs it", (scaled - absorbed).doit()),
-        Step(
-            "a fix for stability alone is a shift by the row maximum, which changes no value",
-            shift_invariance()[1].residual,
-        ),
-    )
-
-
-def _scaled_pair() -> Counterexample:
-    gap = 2 * sp.log(2)
-    return Counterexample(
-        "scores (2 log 2, 0), d_k = 4: weight of the first, "
-        "stated to be what it is without the scaling",
-        stated=sp.simplify(two_way(gap)),
-        actual=sp.simplify(two_way(gap / sp.sqrt(4))),
-    )
-
-
 def _rounded_rows() -> tuple[Step, ...]:
     delta = sp.IndexedBase("delta", real=True)
     weight = sp.IndexedBase("p", real=True)
@@ -289,23 +246,6 @@ CLAIMS: tuple[Claim, ...] = (
         truth="Strictly inside for finite logits and at least two of them; undefined for a row "
         "whose logits are all minus infinity.",
         derivation=_unit_interval,
-    ),
-    Claim(
-        id="softmax.scaling_is_temperature",
-        number="C015",
-        statement="Scaling by the square root of the head dimension is nothing but a fix for "
-        "numerical stability.",
-        latex=r"\log\frac{p_j}{p_l}=\frac{z_j-z_l}{\tau},\quad"
-        r"\mathrm{softmax}(z-\max z)=\mathrm{softmax}(z)",
-        source=Source(
-            "004", "3.1 Why Divide", "The division serves numerical stability and nothing else."
-        ),
-        verdict="corrected",
-        form="symbolic",
-        truth="It is a temperature, which changes the function and which W_Q can absorb. The fix "
-        "that changes no value is subtracting the row maximum.",
-        counterexample=_scaled_pair,
-        derivation=_temperature,
     ),
     Claim(
         id="softmax.row_sums_one",

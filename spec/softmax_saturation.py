@@ -11,7 +11,7 @@ import sympy as sp
 
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
 from attnspec.spec.softmax import exponentials, positive_sum, shift_invariance, two_way
-from attnspec.spec.symbols import N, c, d, i, j, k, l, others, slack, z
+from attnspec.spec.symbols import N, j, k, l, others, slack, z
 
 _positive = sp.Symbol("Z", positive=True)
 _gap = sp.Symbol("g", real=True)
@@ -72,59 +72,6 @@ def _leader() -> tuple[Step, ...]:
             sp.factor(held - (1 - leader)).is_nonnegative,
         ),
         Step("which goes to zero with the gap", sp.limit(others * sp.exp(-_gap), _gap, sp.oo)),
-    )
-
-
-def _bounded_scores() -> tuple[Step, ...]:
-    bound = sp.Symbol("B", nonnegative=True)
-    above, room = sp.symbols("y u", nonnegative=True)
-    total = sp.Symbol("T", positive=True)
-    term = sp.exp(bound) / (1 + slack[k])
-    margin = sp.exp(bound) * slack[k] / (1 + slack[k])
-    second = sp.Sum(sp.KroneckerDelta(i, j, (1, d)), (j, 1, d), (i, 1, d)).doit()
-    return (
-        Step(
-            "independent entries of mean 0 and variance 1: E (q.k)^2 = sum of delta_ij^2 = d, so "
-            "the scaled score has variance 1 at every d",
-            second / sp.sqrt(d) ** 2 - 1,
-        ),
-        Step(
-            "|z_k| <= B: N exp(B) exceeds the sum of the exponentials by a sum",
-            sp.simplify(sp.exp(bound) - term - margin),
-        ),
-        Step("whose terms are non-negative", margin.is_nonnegative),
-        Step(
-            "with T the sum, N exp(B) = T + u and exp(z_j) = exp(-B) (1 + y): "
-            "p_j / (exp(-2B) / N) = (1 + y) (T + u) / T is at least 1",
-            sp.expand((1 + above) * (total + room) / total - 1).is_nonnegative,
-        ),
-        *_aligned(),
-    )
-
-
-def _aligned() -> tuple[Step, ...]:
-    ones = sp.Sum(sp.S.One, (c, 0, d - 1)).doit() / sp.sqrt(d)
-    slope = (two_way(2 * ones) * (1 - two_way(2 * ones))).rewrite(sp.exp)
-    return (
-        Step(
-            "q = k_1 = (1, ..., 1), k_2 = -k_1: scaled scores +-sqrt(d)",
-            sp.simplify(ones - sp.sqrt(d)),
-        ),
-        Step(
-            "and a slope of 1 / (4 cosh(sqrt d)^2)",
-            sp.simplify(slope - (1 / (4 * sp.cosh(sp.sqrt(d)) ** 2)).rewrite(sp.exp)),
-        ),
-        Step("which vanishes as d grows", sp.limit(1 / (4 * sp.cosh(sp.sqrt(d)) ** 2), d, sp.oo)),
-    )
-
-
-def _aligned_scores() -> Counterexample:
-    size = sp.Integer(16)
-    return Counterexample(
-        "q = k_1 = (1, ..., 1), k_2 = -k_1, d_k = 16: size of a scaled score, "
-        "stated to be of order 1 at every d_k",
-        stated=sp.S.One,
-        actual=size / sp.sqrt(size),
     )
 
 
@@ -230,10 +177,8 @@ def _tied_pair() -> Counterexample:
     )
 
 
-_IID = Condition(
-    "D1", "q and k have independent entries of mean 0 and variance 1 (a model, not a bound)"
-)
 _GAP = Condition("D1", "one logit leads all others by a large gap, whatever the logits' size")
+
 
 CLAIMS: tuple[Claim, ...] = (
     Claim(
@@ -258,24 +203,6 @@ CLAIMS: tuple[Claim, ...] = (
         verdict="holds",
         form="symbolic",
         derivation=_leader,
-    ),
-    Claim(
-        id="softmax.unsaturated_of_scaling",
-        number="A02",
-        statement="Dividing the scores by the square root of the head dimension keeps softmax "
-        "from saturating.",
-        latex=r"\max_k|z_k|\le B\Rightarrow\min_j p_j\ge e^{-2B}/N",
-        source=Source(
-            "000", "1 Core Intuition", "Scaling the scores keeps softmax out of saturation."
-        ),
-        verdict="holds-if",
-        form="symbolic",
-        conditions=(_IID,),
-        truth="Scores bounded by B keep every weight above exp(-2B)/N, and in the model their "
-        "variance is 1 at every d. Nothing bounds trained vectors: aligned ones of unit entries "
-        "have scaled scores +-sqrt(d), and the slope 1/(4 cosh(sqrt d)^2) vanishes.",
-        counterexample=_aligned_scores,
-        derivation=_bounded_scores,
     ),
     Claim(
         id="softmax.gradient_vanishes_of_gap",
@@ -307,17 +234,6 @@ CLAIMS: tuple[Claim, ...] = (
         "in the gap. It is zero only where floating point underflows.",
         counterexample=_saturated_pair,
         derivation=_never_zero,
-    ),
-    Claim(
-        id="softmax.gradient_kept_by_scaling",
-        number="B02",
-        statement="Scaling by the square root of the head dimension prevents saturated gradients.",
-        latex=r"\max_k|z_k|\le B\Rightarrow\min_j p_j\ge e^{-2B}/N",
-        source=Source("003", "1 Core Intuition", "Scaled products keep gradients from saturating."),
-        verdict="holds-if",
-        form="symbolic",
-        conditions=(_IID,),
-        same_as="softmax.unsaturated_of_scaling",
     ),
     Claim(
         id="softmax.saturation_needs_gap",
