@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -65,7 +66,11 @@ def test_row(wrong: Fault) -> None:
 def test_gives_a_function_that_runs(wrong: Fault, name: str) -> None:
     made = wrong.functions()
     assert list(made) == [wrong.component]
-    reference = {"softmax": softmax.softmax, "rope": rope.rope, "rope_apply": rope.rope_apply}
+    reference: dict[str, Callable[..., Tensor]] = {
+        "softmax": softmax.softmax,
+        "rope": rope.rope,
+        "rope_apply": rope.rope_apply,
+    }
     function = made[wrong.component]
     # the signature is the capability: a fault has all that the reference has
     assert [*inspect.signature(function).parameters] == [
