@@ -53,18 +53,21 @@ class Errors:
 
     def rounded(self, op: Op, ulps: float = 0.5) -> Closure:
         """Adds one operation's rounding, of at most `ulps` units in the last place: an ulp is at
-        most 2u. In a region, a result that is exact and representable is not rounded."""
+        most 2u. An underflow loses at most the result itself, so an exact zero stays one. In a
+        region, a result that is exact and representable is not rounded."""
         fmt = self.work(op)
         u, tiny = 2.0 * ulps * fmt.roundoff, fmt.underflow
 
         def function(v: Array, e: Any) -> Erring:
-            return v, e + (u * (np.abs(v) + e) + tiny)
+            reach = np.abs(v) + e
+            return v, e + (u * reach + np.minimum(reach, tiny))
 
         if op.place not in REGIONS:
             return function
 
         def exact_where_it_can(v: Array, e: Any) -> Erring:
-            own = u * (np.abs(v) + e) + tiny
+            reach = np.abs(v) + e
+            own = u * reach + np.minimum(reach, tiny)
             return v, e + np.where((e == 0.0) & representable(v, fmt), 0.0, own)
 
         return exact_where_it_can
@@ -253,7 +256,8 @@ class Errors:
             v = np.add.reduce(a[0], axis=op.extra, keepdims=True)
             size = np.add.reduce(np.abs(a[0]), axis=op.extra, keepdims=True)
             e = n * a[1] if np.ndim(a[1]) == 0 else _over(a[1], a[0], op)
-            return v, e + (g * (size + e) + tiny)
+            reach = size + e
+            return v, e + (g * reach + np.minimum(reach, tiny))
 
         return function
 
@@ -286,7 +290,8 @@ class Errors:
                 e = e + product(size_a, np.broadcast_to(b[1], b[0].shape))
             if np.ndim(a[1]):
                 e = e + product(np.broadcast_to(a[1], a[0].shape), size_b + b[1])
-            return product(a[0], b[0]), e + (g * (product(size_a, size_b) + e) + tiny)
+            reach = product(size_a, size_b) + e
+            return product(a[0], b[0]), e + (g * reach + np.minimum(reach, tiny))
 
         return function
 
@@ -351,7 +356,7 @@ def _stored(a: Erring, fmt: Format) -> Erring:
     v, e = a
     reach = np.abs(v) + e
     with np.errstate(invalid="ignore"):
-        e = e + np.maximum(fmt.roundoff * reach, fmt.underflow)
+        e = e + np.minimum(reach, np.maximum(fmt.roundoff * reach, fmt.underflow))
     if (reach >= fmt.overflow).any():
         e = np.where((reach >= fmt.overflow) & np.isfinite(v), np.inf, e)
     return v, np.where(np.isfinite(v), e, 0.0) if not np.isfinite(v).all() else e
