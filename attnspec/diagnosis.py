@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from attnspec.arrays import has_torch
+from attnspec.catalogue import all_faults
 from attnspec.judging import HELD, Judgement, LawError, judged
 from attnspec.oracle.comparison import Comparison, verdict
 from attnspec.oracle.conventions import others
@@ -111,9 +113,9 @@ def _distance_of(
 def _by_fault(
     law: Law, subject: Subject, failures: Sequence[Failure], passes: Sequence[Inputs]
 ) -> Iterator[Explanation]:
-    from attnspec.impls.faults import FAULTS
-
-    for fault in FAULTS:
+    if not has_torch():
+        return
+    for fault in all_faults().values():
         seen = fault.dtypes is None or subject.dtype in fault.dtypes
         if fault.component != subject.component or not seen:
             continue

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from attnspec.catalogue import all_faults
 from attnspec.files import check_writable, json_text, written
 from attnspec.loading import load
 from attnspec.score import Score
@@ -32,12 +33,10 @@ def print_targets(console: Console) -> None:
 
 def print_faults(console: Console, json_file: Path | None) -> None:
     """Id, kind, law and reason of each; as JSON too. Raises UsageError."""
-    from attnspec.impls.faults import FAULTS
-
     if json_file is not None:
         check_writable(json_file)
     table = _table(console, "id", "component", "kind", "law", "reason")
-    for fault in FAULTS:
+    for fault in all_faults().values():
         table.add_row(*map(escape, (fault.id, fault.component, fault.kind, fault.law,
                                     fault.reason)))  # fmt: skip
     console.print(table)
@@ -45,7 +44,7 @@ def print_faults(console: Console, json_file: Path | None) -> None:
         fields = ("id", "component", "kind", "law", "reason", "remedy", "report")
         rows = [
             {**{name: getattr(f, name) for name in fields}, "dtypes": f.dtypes and list(f.dtypes)}
-            for f in FAULTS
+            for f in all_faults().values()
         ]
         written(json_file, json_text({"faults": rows}))
 

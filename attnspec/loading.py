@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from attnspec.arrays import has_torch
+from attnspec.catalogue import all_faults
 from attnspec.declaration import checked
 from attnspec.finding import found
 from attnspec.oracle.components import COMPONENTS, CONTRACT
@@ -85,9 +86,7 @@ def _loaded(given: str, thing: object) -> Loaded:
 
 
 def _fault(given: str, identity: str) -> Loaded:
-    from attnspec.impls.faults import FAULTS
-
-    by_id = {fault.id: fault for fault in FAULTS}
+    by_id = all_faults()
     if identity not in by_id:
         near = suggestion(identity, by_id)
         raise UsageError(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnspec import __version__
+from attnspec.catalogue import all_faults
 from attnspec.judging import judged
 from attnspec.loading import Loaded, load
 from attnspec.oracle.inputs import strategy
@@ -83,9 +84,7 @@ def scored(
 ) -> Score:
     """Score the suite on these faults, or on all of them and the reference. Raises UsageError
     for a fault that does not exist, LawError where a law itself goes wrong."""
-    from attnspec.impls.faults import FAULTS
-
-    known = {fault.id: fault for fault in FAULTS}
+    known = all_faults()
     for given in only:
         if given not in known:
             near = suggestion(given, known)
@@ -102,9 +101,7 @@ def scored(
 
 def fault_score(identity: str, effort: Effort) -> FaultScore:
     """Every law of a fault's component on it."""
-    from attnspec.impls.faults import FAULTS
-
-    fault = next(f for f in FAULTS if f.id == identity)
+    fault = all_faults()[identity]
     loaded = load(f"fault:{identity}")
     laws = [law for law in all_laws() if law.component == fault.component]
     counts = tuple(
