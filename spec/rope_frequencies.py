@@ -174,7 +174,7 @@ CLAIMS: tuple[Claim, ...] = (
         verdict="holds",
         form="symbolic",
         truth="For even d_k: they fall from 1 to 10000^(-1 + 2/d_k) by a constant ratio.",
-        derivation=_listed_frequencies,
+        same_as="rope.listed_frequencies",
     ),
     Claim(
         id="rope.sinusoidal_frequencies",

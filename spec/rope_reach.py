@@ -38,7 +38,7 @@ def greatest_score() -> tuple[Step, ...]:
     kept = sp.refine(own.doit(), sp.Q.orthogonal(rotation)).doit()
     kept = kept.subs(rotation.T * rotation, sp.Identity(size)).doit()
     ratio = sp.Symbol("lambda", real=True)
-    a, b, both = sp.symbols("A B C", positive=True)
+    (a, b), both = sp.symbols("A B", positive=True), sp.Symbol("C", real=True)
     channels = (c, 0, d - 1)
     square = sp.Sum((q[c] - ratio * key[c]) ** 2, channels)
     named = distributed(square).subs(

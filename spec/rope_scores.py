@@ -51,6 +51,20 @@ def _other_content() -> Counterexample:
     )
 
 
+def _positions_cancel() -> tuple[Step, ...]:
+    first, second = block(m * _angle), block(n * _angle)
+    shown = _positional_content()
+    return (
+        *relative(),
+        Step(
+            "R_m^T R_n doesn't change when m and n move together: its slope along (1, 1) is 0",
+            ((first.T * second).diff(m) + (first.T * second).diff(n)).applyfunc(reduced),
+        ),
+        Step("vectors that carry their position do: 1 at position 0", shown.stated - 1),
+        Step("and 4 at position 1, with the same displacement", shown.actual - 4),
+    )
+
+
 def _positional_content() -> Counterexample:
     return Counterexample(
         "displacement 0 with q = k = (1, 0) at position 0 and q = k = (2, 0) at position 1, as "
@@ -195,7 +209,7 @@ CLAIMS: tuple[Claim, ...] = (
         conditions=(_FIXED,),
         truth="The vectors carry their own content, and above the first layer positions too.",
         counterexample=_positional_content,
-        derivation=_causal_leak,
+        derivation=_positions_cancel,
     ),
     Claim(
         id="rope.row_convention",
@@ -249,7 +263,7 @@ CLAIMS: tuple[Claim, ...] = (
         conditions=(_ROWS,),
         truth="With R itself every displacement changes sign against 3.5.",
         counterexample=_row_key_by_itself,
-        derivation=_row_convention,
+        same_as="rope.row_convention",
     ),
     Claim(
         id="rope.only_displacement",
