@@ -17,11 +17,10 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from attnspec.oracle.family import LAYOUTS, Draw, Dress, Family, Form, Scope
+from attnspec.oracle.family import LAYOUTS, Draw, Family, Scope
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.rope_inputs import ROPE
 from attnspec.oracle.softmax_inputs import SOFTMAX
-from attnspec.oracle.values import Pattern
 
 __all__ = [
     "FAMILIES",
@@ -69,17 +68,16 @@ def strategy(family: str, scope: Scope) -> SearchStrategy[Inputs]:
 
 def _strategy(family: Family, scope: Scope) -> SearchStrategy[Inputs]:
     build = family.build
+    forms, extras = _from(family.forms(scope)), _from(family.extras)
+    patterns, dresses = _from(family.patterns), _from(family.dresses)
+    seeds = st.integers(0, SEEDS - 1)
 
-    def call(drawn: tuple[Form, Any, Pattern, Dress, int]) -> Inputs:
-        return build(scope, Draw(*drawn))
+    @st.composite
+    def call(draw: st.DrawFn) -> Inputs:
+        drawn = Draw(draw(forms), draw(extras), draw(patterns), draw(dresses), draw(seeds))
+        return build(scope, drawn)
 
-    return st.tuples(
-        _from(family.forms(scope)),
-        _from(family.extras),
-        _from(family.patterns),
-        _from(family.dresses),
-        st.integers(0, SEEDS - 1),
-    ).map(call)
+    return call()
 
 
 def sampled(family: str, scope: Scope, many: int, seed: int = 0) -> Iterator[Inputs]:
