@@ -2,11 +2,10 @@
 
 An element is a pair of arrays (v, e): every implementation that keeps the contract has a number
 within e of v there. Each rule takes the errors of its operands through the operation, exactly
-(no first-order truncation), and then adds the operation's own rounding: relative u of the
+(no first-order truncation; `oracle/spread.py` has those of the functions), and then adds the operation's own rounding: relative u of the
 precision in which it runs, plus the largest error of an underflow. A mark adds the rounding to
 the format that the contract allows in its place. Sources: Higham, *Accuracy and Stability of
-Numerical Algorithms*, chapters 2 and 3; the rules for exp, cos and powers are derived where they
-stand. An error of literally 0.0 (a Python float) means exact by construction.
+Numerical Algorithms*, chapters 2 and 3; the rule for powers is derived where it stands. An error of literally 0.0 (a Python float) means exact by construction.
 """
 
 from __future__ import annotations
@@ -25,6 +24,15 @@ from attnspec.oracle.precision import (
     POWER_ULPS,
     Contract,
     Format,
+)
+from attnspec.oracle.spread import (
+    Spread,
+    spread_of_cos,
+    spread_of_exp,
+    spread_of_log,
+    spread_of_sin,
+    spread_of_sqrt,
+    spread_of_tanh,
 )
 from attnspec.oracle.tape import Op
 from attnspec.spec.definition import REGIONS
@@ -153,75 +161,37 @@ class Errors:
 
     # -- functions: within LIBRARY_ULPS of the exact one at the argument that they are given ---
 
-    def exp(self, op: Op, plan: Plan) -> Closure:
-        """e^(x+d) - e^x = e^x expm1(d). Kernels that take 2^(x log2 e) round the factor and the
-        product, 2u|x| on the argument. Where e^x is zero (x = minus infinity) so is the rest."""
+    def unary(self, op: Op, function: Closure, spread: Spread) -> Closure:
+        """A function of one argument: how its result moves with the argument, then its rounding."""
         rounded = self.rounded(op, LIBRARY_ULPS)
-        recipe = 2.0 * self.work(op).roundoff
+        u = self.work(op).roundoff
 
-        def function(a: Erring) -> Erring:
-            v = np.exp(a[0])
-            with np.errstate(over="ignore", invalid="ignore"):
-                e = v * np.expm1(a[1] + recipe * np.abs(a[0]))
-                if not np.isfinite(a[0]).all():
-                    e = np.where(np.isneginf(a[0]), 0.0, e)
-                    return v, np.where(np.isneginf(a[0]), 0.0, rounded(v, e)[1])
-            result: Erring = rounded(v, e)
-            return result
+        def closure(a: Erring) -> Erring:
+            with np.errstate(all="ignore"):
+                v = function(a[0])
+                result: Erring = rounded(v, spread(a[0], v, a[1], u))
+            # e^(minus infinity) is 0 in every format
+            return result if np.isfinite(a[0]).all() else (v, _zero_at_infinity(a[0], result[1]))
 
-        return function
+        return closure
+
+    def exp(self, op: Op, plan: Plan) -> Closure:
+        return self.unary(op, np.exp, spread_of_exp)
 
     def log(self, op: Op, plan: Plan) -> Closure:
-        """log(x) - log(x-d) = -log1p(-d/x), the larger of the two sides."""
-        rounded = self.rounded(op, LIBRARY_ULPS)
-
-        def function(a: Erring) -> Erring:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                share = a[1] / a[0]
-                e = np.where(share < 1.0, -np.log1p(-np.minimum(share, 1.0)), np.inf)
-                result: Erring = rounded(np.log(a[0]), e)
-            return result
-
-        return function
-
-    def _wave(self, op: Op, wave: Any, slope: Any) -> Closure:
-        """f(x+d) - f(x) for sine and cosine: at most |f'(x)| d + d^2/2, and at most d, and 2."""
-        rounded = self.rounded(op, LIBRARY_ULPS)
-
-        def function(a: Erring) -> Erring:
-            v, d = wave(a[0]), a[1]
-            if isinstance(d, float) and d == 0.0:
-                result: Erring = rounded(v, 0.0)
-                return result
-            bent = (np.abs(slope(a[0])) + 0.5 * d) * d
-            result = rounded(v, np.minimum(np.minimum(bent, d), 2.0))
-            return result
-
-        return function
+        return self.unary(op, np.log, spread_of_log)
 
     def sin(self, op: Op, plan: Plan) -> Closure:
-        return self._wave(op, np.sin, np.cos)
+        return self.unary(op, np.sin, spread_of_sin)
 
     def cos(self, op: Op, plan: Plan) -> Closure:
-        return self._wave(op, np.cos, np.sin)
+        return self.unary(op, np.cos, spread_of_cos)
 
     def tanh(self, op: Op, plan: Plan) -> Closure:
-        """tanh has slope at most 1 and its values lie within 2 of each other."""
-        rounded = self.rounded(op, LIBRARY_ULPS)
-        return lambda a: rounded(np.tanh(a[0]), np.minimum(a[1], 2.0))
+        return self.unary(op, np.tanh, spread_of_tanh)
 
     def sqrt(self, op: Op, plan: Plan) -> Closure:
-        """sqrt(x) - sqrt(x-d) = d / (sqrt(x) + sqrt(x-d)) is the larger side while d <= x."""
-        rounded = self.rounded(op, LIBRARY_ULPS)
-
-        def function(a: Erring) -> Erring:
-            v = np.sqrt(a[0])
-            low = np.sqrt(np.maximum(a[0] - a[1], 0.0))
-            high = np.sqrt(a[0] + a[1])
-            result: Erring = rounded(v, np.maximum(v - low, high - v))
-            return result
-
-        return function
+        return self.unary(op, np.sqrt, spread_of_sqrt)
 
     def pow(self, op: Op, plan: Plan) -> Closure:
         """b ** y for a constant base and exponent, by any usual recipe.
@@ -232,14 +202,14 @@ class Errors:
         adds |y| u. y = 0 gives 1 exactly.
         """
         fmt = self.work(op)
-        own = 2.0 * POWER_ULPS + 1.0
+        own, unit = 2.0 * POWER_ULPS + 1.0, -math.log1p(-fmt.roundoff)
 
         def function(b: Erring, y: Erring) -> Erring:
             v = np.power(b[0], y[0])
-            held = 0.0 if representable(b[0], fmt).all() else 1.0
+            held = 0.0 if representable(b[0], fmt).all() else unit
             exponent = np.abs(y[0])
-            units = 4.0 * exponent * np.abs(np.log(b[0])) + held * exponent + own
-            e = v * np.expm1(units * -math.log1p(-fmt.roundoff)) + fmt.underflow
+            moved = exponent * (np.abs(np.log(b[0])) * math.expm1(4.0 * unit) + held)
+            e = v * np.expm1(moved + own * unit) + fmt.underflow
             return v, np.where(y[0] == 0.0, 0.0, e)
 
         return function
@@ -273,12 +243,12 @@ class Errors:
         return function
 
     def dot(self, op: Op, plan: Plan) -> Closure:
-        """Products and their sum in any order: gamma_k of the sum of their sizes. Operands may
-        be rounded to `products` first."""
+        """Products and their sum in any order: gamma_k of the sum of their sizes, and each of the
+        products and partial sums may underflow. Operands may be rounded to `products` first."""
         product = contracted(op, plan)
         k = int(np.prod([plan.sizes[a] for a in op.extra], dtype=np.int64))
         fmt, operand = self.work(op), self.contract.format("products")
-        g, tiny = gamma(k, fmt.roundoff), k * fmt.underflow
+        g, tiny = gamma(k, fmt.roundoff), (2 * k - 1) * fmt.underflow
         coarse = operand.roundoff > fmt.roundoff
 
         def function(a: Erring, b: Erring) -> Erring:
@@ -360,6 +330,11 @@ def _stored(a: Erring, fmt: Format) -> Erring:
     if (reach >= fmt.overflow).any():
         e = np.where((reach >= fmt.overflow) & np.isfinite(v), np.inf, e)
     return v, np.where(np.isfinite(v), e, 0.0) if not np.isfinite(v).all() else e
+
+
+def _zero_at_infinity(x: Array, e: Any) -> Array:
+    result: Array = np.where(np.isneginf(x), 0.0, e)
+    return result
 
 
 def _over(e: Array, v: Array, op: Op) -> Array:

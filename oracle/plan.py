@@ -93,7 +93,8 @@ class Plan:
     def _each(self, value: Any, function: Callable[[Array], Array]) -> Any:
         """Apply to an array, or to each array of an element of the algebra."""
         if isinstance(value, tuple):
-            return tuple(function(v) if isinstance(v, np.ndarray) and v.ndim else v for v in value)
+            parts = [function(v) if isinstance(v, np.ndarray) and v.ndim else v for v in value]
+            return value._make(parts) if hasattr(value, "_make") else tuple(parts)
         return function(value)
 
 

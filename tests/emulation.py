@@ -1,0 +1,139 @@
+"""Right implementations by the rounding model, for testing the error algebra: a tape run with a
+rounding after every operation, as wrong as the contract allows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from attnspec.oracle.errors import representable
+from attnspec.oracle.float64 import Float64
+from attnspec.oracle.plan import Plan
+from attnspec.oracle.precision import LIBRARY_ULPS, POWER_ULPS, Contract, Format
+from attnspec.oracle.tape import Op
+from attnspec.spec.definition import REGIONS
+
+Array = np.ndarray[Any, Any]
+STYLES = ("uniform", "extreme", "flush")
+
+
+class Emulated(Float64):
+    """Float64 with roundings. `uniform`: each is drawn from its whole range; `extreme`: each is
+    as large as it may be, with a random sign; `flush`: as `uniform`, and what lies below the
+    normal range becomes zero."""
+
+    def __init__(self, contract: Contract, rng: np.random.Generator, style: str) -> None:
+        self.contract, self.rng, self.style = contract, rng, style
+        self.first_form = bool(rng.integers(2))
+
+    def off(self, v: Array, fmt: Format, ulps: float = 0.5, *, exact: bool = False) -> Array:
+        """v with one rounding's error."""
+        unit = self.rng.uniform(-1.0, 1.0, v.shape)
+        if self.style == "extreme":
+            unit = np.sign(unit)
+        with np.errstate(all="ignore"):
+            size = np.where(np.isfinite(v), np.abs(v), 0.0)
+            moved = v + 2.0 * ulps * fmt.roundoff * unit * size
+            lost = np.minimum(size, fmt.underflow)
+            small = size < fmt.normal
+            moved = np.where(small, v + unit * lost, moved)
+            if self.style == "flush" and fmt.underflow == fmt.normal:
+                moved = np.where(small, 0.0, moved)
+        if exact:
+            moved = np.where(representable(v, fmt), v, moved)
+        return np.asarray(moved)
+
+    def rounding(self, op: Op, function: Any, ulps: float = 0.5) -> Any:
+        fmt = self.contract.format(op.place)
+        exact = op.place in REGIONS and ulps == 0.5
+
+        def closure(*args: Array) -> Array:
+            with np.errstate(all="ignore"):
+                return self.off(function(*args), fmt, ulps, exact=exact)
+
+        return closure
+
+    def add(self, op: Op, plan: Plan) -> Any:
+        return self.rounding(op, np.add)
+
+    def mul(self, op: Op, plan: Plan) -> Any:
+        return self.rounding(op, np.multiply)
+
+    def div(self, op: Op, plan: Plan) -> Any:
+        return self.rounding(op, np.divide)
+
+    def exp(self, op: Op, plan: Plan) -> Any:
+        return self.rounding(op, np.exp, LIBRARY_ULPS)
+
+    def log(self, op: Op, plan: Plan) -> Any:
+        return self.rounding(op, np.log, LIBRARY_ULPS)
+
+    def sin(self, op: Op, plan: Plan) -> Any:
+        return self.rounding(op, np.sin, LIBRARY_ULPS)
+
+    def cos(self, op: Op, plan: Plan) -> Any:
+        return self.rounding(op, np.cos, LIBRARY_ULPS)
+
+    def tanh(self, op: Op, plan: Plan) -> Any:
+        return self.rounding(op, np.tanh, LIBRARY_ULPS)
+
+    def sqrt(self, op: Op, plan: Plan) -> Any:
+        return self.rounding(op, np.sqrt, LIBRARY_ULPS)
+
+    def pow(self, op: Op, plan: Plan) -> Any:
+        """By a recipe drawn anew for each plan."""
+        fmt = self.contract.format(op.place)
+        recipe = int(self.rng.integers(3))
+
+        def closure(b: Array, y: Array) -> Array:
+            if recipe == 2:
+                exponent = self.off(np.broadcast_to(y, np.broadcast(b, y).shape), fmt)
+                logarithm = self.off(np.log(b), fmt, 1.0)
+                v = self.off(np.exp(self.off(exponent * logarithm, fmt)), fmt, LIBRARY_ULPS)
+            elif recipe == 1:
+                v = self.off(1.0 / self.off(np.power(b, -y), fmt, POWER_ULPS), fmt)
+            else:
+                v = self.off(np.power(b, y), fmt, POWER_ULPS)
+            return np.where(y == 0.0, 1.0, v)
+
+        return closure
+
+    def rnd(self, op: Op, plan: Plan) -> Any:
+        fmt, work = self.contract.format(op.extra), self.contract.format(op.place)
+        unrounded = plan.tape.ops[op.args[0]].name == "real"
+        if fmt.roundoff <= work.roundoff and not unrounded:
+            return lambda a: a
+        return lambda a: self.off(a, fmt, exact=unrounded)
+
+    def either(self, op: Op, plan: Plan) -> Any:
+        return lambda a, b: a if self.first_form else b
+
+    def sum(self, op: Op, plan: Plan) -> Any:
+        """One term after another, in a random order, a rounding after each."""
+        fmt = self.contract.format(op.place)
+
+        def closure(a: Array) -> Array:
+            count = int(np.prod([a.shape[axis] for axis in op.extra]))
+            kept = [axis for axis in range(a.ndim) if axis not in op.extra]
+            flat = a.transpose([*op.extra, *kept]).reshape(count, -1)
+            flat = flat[self.rng.permutation(count)]
+            total = flat[0]
+            for term in flat[1:]:
+                total = self.off(total + term, fmt)
+            shape = [1 if axis in op.extra else size for axis, size in enumerate(a.shape)]
+            return np.asarray(total.reshape(shape))
+
+        return closure
+
+    def dot(self, op: Op, plan: Plan) -> Any:
+        """Rounded products, then their sum."""
+        fmt, operand = self.contract.format(op.place), self.contract.format("products")
+        total = self.sum(op, plan)
+
+        def closure(a: Array, b: Array) -> Array:
+            if operand.roundoff > fmt.roundoff:
+                a, b = self.off(a, operand), self.off(b, operand)
+            return np.asarray(total(self.off(a * b, fmt)))
+
+        return closure
