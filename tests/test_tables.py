@@ -6,16 +6,20 @@ from __future__ import annotations
 import importlib
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from attnspec.impls.faults import FAULTS
+from attnspec.impls.faults.fault import Fault
 from attnspec.impls.targets import TARGETS
 from attnspec.oracle import LAWS
 from attnspec.oracle.components import COMPONENTS, CONTRACT
+from attnspec.oracle.inputs import families
 from attnspec.oracle.law import Law
 from attnspec.spec import CLAIMS
+from attnspec.spec.claim import Claim
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("spec", "oracle", "impls", "impls/faults")
@@ -30,7 +34,11 @@ LONGEST = 320
 """Lines of a file: 200 is what to aim at, this is what is refused."""
 VAGUE = re.compile(r"util|helper|common|^base$|manager|misc")
 KINDS = re.compile(r"K(0[1-9]|[12]\d|30)")
-TABLES = {"CLAIMS": CLAIMS, "LAWS": LAWS, "FAULTS": FAULTS}
+TABLES: Mapping[str, Sequence[Claim | Fault | Law]] = {
+    "CLAIMS": CLAIMS,
+    "LAWS": LAWS,
+    "FAULTS": FAULTS,
+}
 
 
 def file_of(component: str) -> str:
@@ -59,7 +67,7 @@ def test_ids_are_component_and_conclusion(name: str) -> None:
 
 
 def test_laws_and_faults_belong_to_a_component_that_is_judged() -> None:
-    rows = [*LAWS, *FAULTS]
+    rows: list[Law | Fault] = [*LAWS, *FAULTS]
     assert [row.id for row in rows if row.component not in COMPONENTS] == []
     assert [row.id for row in rows if row.id.split(".")[0] != row.component] == []
 
@@ -114,11 +122,14 @@ def test_every_target_file_is_in_the_table() -> None:
 
 def test_every_fault_names_a_law_that_names_it() -> None:
     laws = {law.id: law for law in LAWS}
-    for fault in FAULTS:
-        assert fault.law in laws, f"{fault.id} is to be rejected by {fault.law}, which is no law"
-        assert fault.id in laws[fault.law].rejects, (
-            f"{fault.id} names {fault.law}, whose `rejects` lacks it"
-        )
+    unknown = [(fault.id, fault.law) for fault in FAULTS if fault.law not in laws]
+    assert unknown == []
+    one_sided = [(f.id, f.law) for f in FAULTS if f.id not in laws[f.law].rejects]
+    assert one_sided == [], "these laws lack the fault in their `rejects`"
+
+
+def test_the_inputs_of_every_law_are_a_family() -> None:
+    assert [law.id for law in LAWS if law.inputs not in families()] == []
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.id)
