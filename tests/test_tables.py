@@ -171,14 +171,14 @@ def test_a_file_has_a_telling_name_and_a_readable_length(path: Path) -> None:
 LOOSE = re.compile(r"\b(rtol|atol|allclose|isclose|assert_close|approx)\b")
 
 
-def test_nothing_is_compared_within_a_tolerance_set_by_hand() -> None:
+def test_nothing_is_judged_within_a_tolerance_set_by_hand() -> None:
     """Every allowance is derived; its constants are in oracle/precision.py. The benches compare
-    with the rules of other suites, which are such tolerances."""
-    judged = [path for path in sources() if path.parts[len(ROOT.parts)] != "bench"]
+    with the rules of other suites, which are such tolerances, and tests with copies to the bit."""
+    judging = [p for p in sources() if p.relative_to(ROOT).parts[0] in ("attnspec", "oracle")]
+    assert judging
     found = [
         f"{path.relative_to(ROOT)}:{number}"
-        for path in judged
-        if path != Path(__file__)
+        for path in judging
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
         if LOOSE.search(line)
     ]
