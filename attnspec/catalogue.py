@@ -7,9 +7,6 @@ from attnspec.impls.faults.fault import Fault
 
 def all_faults() -> dict[str, Fault]:
     """Id to fault, in the catalogue's order."""
-    try:
-        from attnspec.impls.faults import FAULTS
-    except ImportError:
-        return {}
+    from attnspec.impls.faults import FAULTS
 
     return {fault.id: fault for fault in FAULTS}

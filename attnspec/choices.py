@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from attnspec.declaration import DEVICE
+from attnspec.driving import EXAMPLES
 from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.law import Law
 from attnspec.runner import all_laws
 from attnspec.target import DTYPES
-from attnspec.testing import EXAMPLES
 from attnspec.usage import UsageError, suggestion, unknown
 
 

@@ -22,6 +22,9 @@ from attnspec.subject import Subject
 
 NARROWER = ("storage", "float16", "bfloat16")
 """Formats to which a mistaken rounding may go, tried in this order at each place."""
+TELLING_SHARE = 0.5
+"""A looser contract may leave too little of a failing call to be judged. So many of them must
+be judged under it, or it explains nothing."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ def _distance_of(
     law: Law, other: Subject, failing: Sequence[Inputs], passes: Sequence[Inputs]
 ) -> float | None:
     """Worst ratio under a hypothesis, or None where it explains too little."""
-    worst = 0.0
+    worst, telling = 0.0, 0
     for number, inputs in enumerate((*failing, *passes)):
         judgement = _judged(law, other, inputs)
         if judgement is None or judgement.breach is not None or judgement.ratio is None:
@@ -104,10 +107,9 @@ def _distance_of(
         if judgement.ratio > HELD:
             return None
         done, elements = judgement.judged
-        if number < len(failing) and done < JUDGED_SHARE * elements:
-            return None
+        telling += number < len(failing) and done >= JUDGED_SHARE * elements
         worst = max(worst, judgement.ratio)
-    return worst
+    return worst if telling >= TELLING_SHARE * len(failing) else None
 
 
 def _by_fault(
@@ -130,7 +132,7 @@ def _by_fault(
         wrong.contract, wrong.conventions = subject.contract, subject.conventions
         distance = _likeness(law, wrong, failures, passes)
         if distance is not None:
-            yield Explanation(fault.id, distance, f"{fault.reason} {fault.remedy}")
+            yield Explanation(fault.id, distance, f"it {fault.reason}. {fault.remedy}")
 
 
 def _likeness(
@@ -192,12 +194,13 @@ def _judged(law: Law, other: Subject, inputs: Inputs) -> Judgement | None:
 def tightest(law: Law, subject: Subject, passes: Sequence[Inputs], names: Sequence[str]) -> str:
     """The last of `names`, presets from loose to tight, of which each and every looser one holds
     on the passing calls; empty where none does."""
-    met = ""
+    met, held = "", subject.contract
     for name in names:
         other = subject.with_contract(contract(subject.dtype, name))
-        for inputs in passes:
+        # in float32 and wider the presets are one and the same
+        for inputs in passes if other.contract != held else ():
             judgement = _judged(law, other, inputs)
             if judgement is None or judgement.fails:
                 return met
-        met = name
+        met, held = name, other.contract
     return met

@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Any
 
 from attnspec.choices import known_dtypes, known_laws, known_tier
+from attnspec.driving import Effort, outcome_of
 from attnspec.loading import Loaded, load
 from attnspec.oracle.law import Law
 from attnspec.outcome import Outcome
 from attnspec.runner import Selection, planned
-from attnspec.testing import Effort, tested
 from attnspec.usage import UsageError
 
 
@@ -62,7 +62,7 @@ def check(
     loaded = load(target)
     if law.component not in loaded.components:
         raise UsageError(f"{loaded.name} has no {law.component}, which {law_id} is about")
-    outcome = tested(law, loaded, dtype, device, Effort(seed, tier, examples))
+    outcome = outcome_of(law, loaded, dtype, device, Effort(seed, tier, examples))
     return Checked(_without_error(outcome))
 
 
@@ -79,7 +79,9 @@ class Case:
     @cached_property
     def outcome(self) -> Outcome:
         """What came out; driven once."""
-        return _without_error(tested(self.law, self.loaded, self.dtype, self.device, self.effort))
+        return _without_error(
+            outcome_of(self.law, self.loaded, self.dtype, self.device, self.effort)
+        )
 
     def check(self) -> None:
         """Fail the running test with the law's message, or skip it with the reason."""

@@ -12,6 +12,7 @@ from rich.table import Table
 from attnspec.catalogue import all_faults
 from attnspec.files import check_writable, json_text, written
 from attnspec.loading import load
+from attnspec.report import print_line
 from attnspec.score import Score
 from attnspec.usage import UsageError
 
@@ -35,11 +36,9 @@ def print_faults(console: Console, json_file: Path | None) -> None:
     """Id, kind, law and reason of each; as JSON too. Raises UsageError."""
     if json_file is not None:
         check_writable(json_file)
-    table = _table(console, "id", "component", "kind", "law", "reason")
     for fault in all_faults().values():
-        table.add_row(*map(escape, (fault.id, fault.component, fault.kind, fault.law,
-                                    fault.reason)))  # fmt: skip
-    console.print(table)
+        print_line(console, f"{fault.id}  {fault.kind}  rejected by {fault.law}", "bold")
+        print_line(console, f"    {fault.reason}" + (f" ({fault.report})" if fault.report else ""))
     if json_file is not None:
         fields = ("id", "component", "kind", "law", "reason", "remedy", "report")
         rows = [
@@ -66,7 +65,7 @@ def print_score(console: Console, score: Score) -> None:
     rejected = sum(bool(fault.rejected_by) for fault in score.faults)
     lines = [*score.problems, f"{rejected} of {len(score.faults)} faults rejected"]
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        print_line(console, line)
 
 
 def _table(console: Console, *columns: str) -> Table:

@@ -22,20 +22,21 @@ VERDICTS = {"conforms": "green", "fails": "bold red", "not-judged": "yellow"}
 def print_run(console: Console, run: Run) -> None:
     """Everything about one target."""
     _failures(console, run.outcomes)
+    print_line(console, f"{run.target}: laws, worst error over allowance, tightest preset met")
     console.print(_matrix(console, run))
     _guarantees(console, run.outcomes)
     _untested(console, run)
     settings = ", ".join(f"{name} {value}" for name, value in run.settings.items())
-    _line(console, f"Ran under: {settings}")
+    print_line(console, f"Ran under: {settings}")
     if run.interrupted:
-        _line(console, "Interrupted: this is what was known by then.", "yellow")
-    _line(console, _verdict(run), VERDICTS[run.verdict])
+        print_line(console, "Interrupted: this is what was known by then.", "yellow")
+    print_line(console, _verdict(run), VERDICTS[run.verdict])
 
 
 def print_comparison(console: Console, runs: Sequence[Run], skipped: dict[str, str]) -> None:
     """One table of targets and components: verdict, worst ratio, tightest preset."""
     components = list(dict.fromkeys(o.component for run in runs for o in run.outcomes))
-    table = Table(box=_box(console), title="Targets")
+    table = Table(box=_box(console))
     table.add_column("target", overflow="fold")
     for component in components:
         table.add_column(component)
@@ -50,6 +51,11 @@ def print_comparison(console: Console, runs: Sequence[Run], skipped: dict[str, s
     console.print(table)
 
 
+def print_line(console: Console, text: str, style: str | None = None) -> None:
+    """Text as it is: nothing in it is taken for markup, and lines are not broken."""
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
 def _failures(console: Console, outcomes: Sequence[Outcome]) -> None:
     """Each different failure whole, once; laws and dtypes that fail alike are only named."""
     alike: dict[tuple[str, ...], list[Outcome]] = {}
@@ -59,13 +65,12 @@ def _failures(console: Console, outcomes: Sequence[Outcome]) -> None:
             alike.setdefault((outcome.component, *same), []).append(outcome)
     for group in alike.values():
         first = group[0]
-        title = f"FAIL {first.law} ({first.dtype}, {first.device})"
-        _line(console, title, STYLES["fail"])
-        _line(console, first.text or first.reason)
+        print_line(console, f"FAIL in {first.dtype} on {first.device}", STYLES["fail"])
+        print_line(console, first.text or first.reason)
         others = [f"{o.law} ({o.dtype}, {o.device})" for o in group[1:]]
         if others:
             more = f" and {len(others) - LISTED} more" if len(others) > LISTED else ""
-            _line(console, f"Fails alike: {', '.join(others[:LISTED])}{more}")
+            print_line(console, f"Fails alike: {', '.join(others[:LISTED])}{more}")
         console.print()
 
 
@@ -77,7 +82,7 @@ def _headline(reason: str) -> str:
 def _matrix(console: Console, run: Run) -> Table:
     columns = list(dict.fromkeys((o.dtype, o.device) for o in run.outcomes))
     devices = {device for _, device in columns}
-    table = Table(box=_box(console), title=escape(f"{run.target}: laws, worst error/allowance"))
+    table = Table(box=_box(console))
     table.add_column("component")
     for dtype, device in columns:
         table.add_column(dtype if len(devices) == 1 else f"{dtype} {device}")
@@ -113,7 +118,9 @@ def _guarantees(console: Console, outcomes: Sequence[Outcome]) -> None:
             share[0] += outcome.held
             share[1] += outcome.watched
     for (guarantee, component), (held, watched) in shares.items():
-        _line(console, f"{guarantee} isn't promised; for {component} it held in {held}/{watched}")
+        print_line(
+            console, f"{guarantee} isn't promised; for {component} it held in {held}/{watched}"
+        )
 
 
 def _untested(console: Console, run: Run) -> None:
@@ -127,12 +134,12 @@ def _untested(console: Console, run: Run) -> None:
             lines.setdefault(outcome.reason, []).append(f"{outcome.law} {outcome.dtype}")
     if not lines:
         return
-    _line(console, "Not tested:")
+    print_line(console, "Not tested:")
     for reason, names in list(lines.items())[:LISTED]:
         shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-        _line(console, f"  {shown}: {reason}")
+        print_line(console, f"  {shown}: {reason}")
     if len(lines) > LISTED:
-        _line(console, f"  and {len(lines) - LISTED} more reasons (--json has all)")
+        print_line(console, f"  and {len(lines) - LISTED} more reasons (--json has all)")
 
 
 def _verdict(run: Run) -> str:
@@ -148,10 +155,6 @@ def _verdict(run: Run) -> str:
     if run.verdict == "conforms":
         return f"{run.target} conforms: {passed} laws hold ({told})"
     return f"{run.target} could not be judged: nothing was tested to the end ({told})"
-
-
-def _line(console: Console, text: str, style: str | None = None) -> None:
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 def _styled(text: str, style: str) -> str:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from attnspec import __version__
 from attnspec.devices import device_settings, devices_of
+from attnspec.driving import Effort, outcome_of
 from attnspec.loading import Loaded, load
 from attnspec.oracle.law import Law
 from attnspec.outcome import Outcome, Run
 from attnspec.shares import settled, untested
-from attnspec.testing import Effort, tested
 from attnspec.usage import UsageError
 
 
@@ -127,7 +127,7 @@ def _results(
         return
     by_id = {law.id: law for law in laws}
     for task in tasks:
-        yield tested(by_id[task.law], loaded, task.dtype, task.device, effort)
+        yield outcome_of(by_id[task.law], loaded, task.dtype, task.device, effort)
 
 
 def _in_parallel(
@@ -193,4 +193,4 @@ def _start(given: str) -> None:
 
 def _work(task: Task, effort: Effort) -> Outcome:
     law = next(law for law in all_laws() if law.id == task.law)
-    return tested(law, _LOADED[0], task.dtype, task.device, effort)
+    return outcome_of(law, _LOADED[0], task.dtype, task.device, effort)

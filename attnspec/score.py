@@ -15,6 +15,7 @@ from typing import Any
 
 from attnspec import __version__
 from attnspec.catalogue import all_faults
+from attnspec.driving import Effort, outcome_of, scope_of, seed_of
 from attnspec.judging import judged
 from attnspec.loading import Loaded, load
 from attnspec.oracle.inputs import strategy
@@ -23,7 +24,6 @@ from attnspec.outcome import Outcome
 from attnspec.runner import all_laws
 from attnspec.search import sweep
 from attnspec.subject import Subject
-from attnspec.testing import Effort, scope_of, seed_of, tested
 from attnspec.usage import UsageError, suggestion
 
 REFERENCE = "torch"
@@ -147,7 +147,7 @@ def _problems(
 def _false_alarms(effort: Effort) -> tuple[str, ...]:
     loaded = load(REFERENCE)
     alarms: list[Outcome] = [
-        tested(law, loaded, dtype, "cpu", effort)
+        outcome_of(law, loaded, dtype, "cpu", effort)
         for law in all_laws()
         if law.component in loaded.components
         for dtype in loaded.dtypes

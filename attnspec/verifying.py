@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from attnspec import choices
 from attnspec.devices import devices_of
+from attnspec.driving import Effort
 from attnspec.files import as_json, as_junit, check_writable, json_text, written
 from attnspec.judging import LawError
 from attnspec.listing import print_score
@@ -21,7 +22,6 @@ from attnspec.outcome import Outcome, Run
 from attnspec.report import print_comparison, print_run
 from attnspec.runner import Selection, run
 from attnspec.score import score_json, scored
-from attnspec.testing import Effort
 from attnspec.usage import UsageError
 
 

@@ -19,6 +19,7 @@ from attnspec.oracle.precision import JUDGED_SHARE, PRESETS
 from attnspec.outcome import NOT_PROMISED, Outcome
 from attnspec.search import Sweep, simplest, stable_seed, sweep
 from attnspec.subject import Subject
+from attnspec.usage import UsageError
 
 EXAMPLES = {"smoke": 20, "full": 150, "deep": 1000}
 """Drawn calls for each law, by tier."""
@@ -34,6 +35,12 @@ class Effort:
     examples: int = 0
     """Instead of the tier's number, where it isn't 0."""
 
+    def __post_init__(self) -> None:
+        if self.examples < 0:
+            raise UsageError(f"examples is {self.examples}; expected 1 or more")
+        if self.seed < 0:
+            raise UsageError(f"seed is {self.seed}; expected 0 or more")
+
     @property
     def count(self) -> int:
         """Drawn calls for each law."""
@@ -45,7 +52,7 @@ class Effort:
         return self.tier == DEEP
 
 
-def tested(law: Law, loaded: Loaded, dtype: str, device: str, effort: Effort) -> Outcome:
+def outcome_of(law: Law, loaded: Loaded, dtype: str, device: str, effort: Effort) -> Outcome:
     """Drive one law. An error in the law itself is told in the outcome's `error`."""
     if law.inputs not in families():
         raise LawError(f"{law.id}: there is no family of inputs {law.inputs!r}")
