@@ -202,14 +202,15 @@ class Errors:
         adds |y| u. y = 0 gives 1 exactly.
         """
         fmt = self.work(op)
-        own, unit = 2.0 * POWER_ULPS + 1.0, -math.log1p(-fmt.roundoff)
+        unit = -math.log1p(-fmt.roundoff)
+        own = -math.log1p(-2.0 * POWER_ULPS * fmt.roundoff) + unit
 
         def function(b: Erring, y: Erring) -> Erring:
             v = np.power(b[0], y[0])
             held = 0.0 if representable(b[0], fmt).all() else unit
             exponent = np.abs(y[0])
             moved = exponent * (np.abs(np.log(b[0])) * math.expm1(4.0 * unit) + held)
-            e = v * np.expm1(moved + own * unit) + fmt.underflow
+            e = v * np.expm1(moved + own) + fmt.underflow
             return v, np.where(y[0] == 0.0, 0.0, e)
 
         return function

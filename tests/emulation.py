@@ -27,8 +27,10 @@ class Emulated(Float64):
         self.contract, self.rng, self.style = contract, rng, style
         self.first_form = bool(rng.integers(2))
 
-    def off(self, v: Array, fmt: Format, ulps: float = 0.5, *, exact: bool = False) -> Array:
-        """v with one rounding's error."""
+    def off(
+        self, v: Array, fmt: Format, ulps: float = 0.5, *, exact: bool = False, sum_: bool = False
+    ) -> Array:
+        """v with one rounding's error. A sum below the normal range is exact or flushed."""
         unit = self.rng.uniform(-1.0, 1.0, v.shape)
         if self.style == "extreme":
             unit = np.sign(unit)
@@ -37,7 +39,8 @@ class Emulated(Float64):
             moved = v + 2.0 * ulps * fmt.roundoff * unit * size
             lost = np.minimum(size, fmt.underflow)
             small = size < fmt.normal
-            moved = np.where(small, v + unit * lost, moved)
+            below = np.where(unit > 0.5, 0.0, v) if sum_ else v + unit * lost
+            moved = np.where(small, below, moved)
             if self.style == "flush" and fmt.underflow == fmt.normal:
                 moved = np.where(small, 0.0, moved)
         if exact:
@@ -46,11 +49,12 @@ class Emulated(Float64):
 
     def rounding(self, op: Op, function: Any, ulps: float = 0.5) -> Any:
         fmt = self.contract.format(op.place)
+        sum_ = function is np.add
         exact = op.place in REGIONS and ulps == 0.5
 
         def closure(*args: Array) -> Array:
             with np.errstate(all="ignore"):
-                return self.off(function(*args), fmt, ulps, exact=exact)
+                return self.off(function(*args), fmt, ulps, exact=exact, sum_=sum_)
 
         return closure
 
@@ -88,9 +92,9 @@ class Emulated(Float64):
 
         def closure(b: Array, y: Array) -> Array:
             if recipe == 2:
-                exponent = self.off(np.broadcast_to(y, np.broadcast(b, y).shape), fmt)
+                # the division that made the exponent has rounded it already
                 logarithm = self.off(np.log(b), fmt, 1.0)
-                v = self.off(np.exp(self.off(exponent * logarithm, fmt)), fmt, LIBRARY_ULPS)
+                v = self.off(np.exp(self.off(y * logarithm, fmt)), fmt, LIBRARY_ULPS)
             elif recipe == 1:
                 v = self.off(1.0 / self.off(np.power(b, -y), fmt, POWER_ULPS), fmt)
             else:
@@ -120,7 +124,7 @@ class Emulated(Float64):
             flat = flat[self.rng.permutation(count)]
             total = flat[0]
             for term in flat[1:]:
-                total = self.off(total + term, fmt)
+                total = self.off(total + term, fmt, sum_=True)
             shape = [1 if axis in op.extra else size for axis, size in enumerate(a.shape)]
             return np.asarray(total.reshape(shape))
 
