@@ -65,12 +65,13 @@ def test_row(wrong: Fault) -> None:
 @pytest.mark.parametrize("name", DTYPES)
 def test_gives_a_function_that_runs(wrong: Fault, name: str) -> None:
     made = wrong.functions()
-    assert list(made) == [wrong.component]
     reference: dict[str, Callable[..., Tensor]] = {
         "softmax": softmax.softmax,
         "rope": rope.rope,
         "rope_apply": rope.rope_apply,
     }
+    # what a fault brings besides is right
+    assert all(made[other] is reference[other] for other in made if other != wrong.component)
     function = made[wrong.component]
     # the signature is the capability: a fault has all that the reference has
     assert [*inspect.signature(function).parameters] == [

@@ -64,7 +64,8 @@ FAULTS = (
         reason="joins channels i and i + d/2, which is the half-split layout, without declaring it",
         remedy="Join channels 2i and 2i + 1, or declare the layout.",
         law="rope_apply.own_angles",
-        functions=by_tables(right.rope_apply_half),
+        # with a right rope beside it, which the law compares it with
+        functions=lambda: {"rope": right.rope, "rope_apply": right.rope_apply_half},
         report="1bit-MONSTER/1bit-MONSTER #2418",
     ),
     Fault(

@@ -90,7 +90,7 @@ FAULTS = (
         reason="subtracts the first position of the call from all, so that a token turned alone "
         "is always at 0 and queries and keys of separate calls don't fit",
         remedy="Use the positions as they are handed over.",
-        law="rope.relative_displacement",
+        law="rope.matches_oracle",
         functions=at_positions(lambda positions: positions - positions[..., :1]),
     ),
     Fault(

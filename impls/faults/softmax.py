@@ -222,7 +222,7 @@ FAULTS = (
         kind="K05",
         reason="negates the logits, so that the smallest gets the largest weight",
         remedy="Exponentiate x - max, not min - x.",
-        law="softmax.sign",
+        law="softmax.order_kept",
         functions=by_rows(_order_reversed),
     ),
 )
