@@ -108,7 +108,7 @@ FAULTS = (
         reason="stores positions in float16, where neighbours beyond 2048 become the same number; "
         "positions are integers or float32",
         remedy="Keep positions as integers until they meet the frequencies in float32.",
-        law="rope.matches_oracle",
+        law="rope.relative_displacement",
         functions=at_positions(lambda positions: positions.to(torch.float16)),
     ),
     Fault(

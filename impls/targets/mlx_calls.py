@@ -28,10 +28,10 @@ def rotated(
     import mlx.core as mx
 
     batch, heads, length, channels = x.shape
-    tokens = np.ascontiguousarray(x.transpose(0, 2, 1, 3)).reshape(-1, heads, 1, channels)
+    tokens = np.ascontiguousarray(x.transpose(0, 2, 1, 3))
     offsets = np.broadcast_to(positions, (batch, length)).reshape(-1).astype(np.int32)
     turned = mx.fast.rope(
-        mx.array(tokens),
+        mx.array(tokens.reshape(batch * length, heads, 1, channels)),
         channels if rotary_dim is None else rotary_dim,
         traditional=traditional,
         base=base,
