@@ -62,7 +62,7 @@ class Errors:
     def rounded(self, op: Op, ulps: float = 0.5) -> Closure:
         """Adds one operation's rounding, of at most `ulps` units in the last place: an ulp is at
         most 2u. An underflow loses at most the result itself, so an exact zero stays one. In a
-        region, a result that is exact and representable is not rounded."""
+        region, a correctly rounded result that is exact and representable stays as it is."""
         fmt = self.work(op)
         u, tiny = 2.0 * ulps * fmt.roundoff, fmt.underflow
 
@@ -70,7 +70,7 @@ class Errors:
             reach = np.abs(v) + e
             return v, e + (u * reach + np.minimum(reach, tiny))
 
-        if op.place not in REGIONS:
+        if op.place not in REGIONS or ulps > 0.5:
             return function
 
         def exact_where_it_can(v: Array, e: Any) -> Erring:
@@ -162,14 +162,18 @@ class Errors:
     # -- functions: within LIBRARY_ULPS of the exact one at the argument that they are given ---
 
     def unary(self, op: Op, function: Closure, spread: Spread) -> Closure:
-        """A function of one argument: how its result moves with the argument, then its rounding."""
+        """A function of one argument: how its result moves with the argument, then its rounding.
+        In a region, at an argument of exactly 0, sin, cos and tanh give 0 and 1 in any library."""
         rounded = self.rounded(op, LIBRARY_ULPS)
         u = self.work(op).roundoff
+        sure = op.place in REGIONS and op.name in ("sin", "cos", "tanh")
 
         def closure(a: Erring) -> Erring:
             with np.errstate(all="ignore"):
                 v = function(a[0])
                 result: Erring = rounded(v, spread(a[0], v, a[1], u))
+                if sure:
+                    result = v, np.where((a[0] == 0.0) & (a[1] == 0.0), 0.0, result[1])
             # e^(minus infinity) is 0 in every format
             return result if np.isfinite(a[0]).all() else (v, _zero_at_infinity(a[0], result[1]))
 

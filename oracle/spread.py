@@ -17,9 +17,11 @@ Spread = Callable[[Array, Array, Any, float], Any]
 
 
 def spread_of_exp(x: Array, y: Array, d: Any, u: float) -> Any:
-    """e^(x+d) - e^x = e^x expm1(d). Kernels that take 2^(x log2 e) round the factor and the
-    product, which is 2u|x| on the argument."""
-    return y * np.expm1(d + 2.0 * u * np.abs(x))
+    """e^(x+d) - e^x = e^(x+d) (1 - e^-d), in a form that stays a number where e^x vanishes and d
+    is huge. Kernels that take 2^(x log2 e) round the factor and the product, which is 2u|x| on
+    the argument."""
+    d = d + 2.0 * u * np.abs(x)
+    return np.exp(x + d) * -np.expm1(-d)
 
 
 def spread_of_log(x: Array, y: Array, d: Any, u: float) -> Any:

@@ -281,3 +281,16 @@ def test_deviations_cover_random_roundings(name: str) -> None:
                 with np.errstate(all="ignore"):
                     worst = max(worst, np.nanmax(np.abs(actual - v) / (deviation + 1e-300)))
         assert worst > 1.0  # deviations are not padded: runs leave one standard deviation
+
+
+def test_a_huge_gap_leaves_a_softmax_that_can_be_judged() -> None:
+    """Where an exponential vanishes, its error does too, however uncertain its argument."""
+    shifted = sp.exp(x - Maximum(x, TERMS_J))
+    made = Definition("gap", shifted / sp.Sum(shifted, TERMS_J), ((I, N), (J, K)), (X,), (N, K))
+    for dtype in ("float64", "float32", "bfloat16"):
+        rules = contract(dtype)
+        for huge in (8e37, -8e37):
+            plan = Plan(compiled(made), errors_of(rules), {"n": 1, "k": 3})
+            v, e = plan({"x": np.array([[0.0, 1.0, huge]])})
+            assert np.isfinite(v).all()
+            assert (e <= 0.1).all()
