@@ -15,7 +15,7 @@ READY := .venv/stamp
 # folder:least share of its lines and branches that the tests reach, in percent
 FLOORS := spec:95 oracle:95 impls:95 attnspec:90
 
-.PHONY: help verify test lint score false-alarms bench prove format outdated dist clean
+.PHONY: help verify test lint score false-alarms bench format outdated dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -53,9 +53,6 @@ false-alarms: $(READY) ## right implementations on many inputs: how often the su
 bench: $(READY) ## how fast the suite judges, and how small an error it sees
 	@$(BIN)/python -m bench.speed
 	@$(BIN)/python -m bench.sensitivity
-
-prove: $(READY) ## run the derivation of every claim again
-	@$(BIN)/attnspec prove
 
 format: $(READY) ## let ruff lay out the code and repair what it can
 	@$(BIN)/ruff check --fix .
