@@ -163,14 +163,17 @@ def _failed(
         examples=effort.examples,
         tier=effort.tier,
     )
-    reason = summary(judgement)
+    reason, arrays = summary(judgement), subject.loaded.declaration.arrays
+    text = failure_text(
+        law, simple, judgement, explained, command, arrays=arrays, repeatable=repeatable
+    )
     return replace(
         counted,
         status="fail",
         reason=reason if repeatable else f"not repeatable; {reason}",
-        text=failure_text(law, simple, judgement, explained, command, repeatable=repeatable),
+        text=text,
         diagnosis=tuple(e.id for e in explained),
-        case=literal(simple, law.component),
+        case=literal(simple, arrays=arrays),
     )
 
 

@@ -26,13 +26,17 @@ def failure_text(
     explained: Sequence[Explanation],
     command: str,
     *,
+    arrays: str = "torch",
     repeatable: bool = True,
 ) -> str:
-    """The whole message: law, call, worst element, likely mistake, meaning, command."""
+    """The whole message: law, call, worst element, likely mistake, meaning, command.
+
+    `arrays` is what the target takes: the call is written for it.
+    """
     parts = [
         f"{law.id}: {law.says}",
         f"Call ({inputs.dtype}, memory layout {inputs.layout}):\n"
-        + _indented(literal(inputs, law.component)),
+        + _indented(literal(inputs, arrays=arrays)),
         _what_happened(judgement),
     ]
     if not repeatable:
@@ -61,7 +65,10 @@ def repeat_command(
 ) -> str:
     """The command that finds the same failure again; for an object, the call from Python."""
     if not given:
-        return f"attnspec.check({law!r}, target, dtype={dtype!r}, seed={seed})"
+        chosen = {"device": device, "tier": tier, "examples": examples}
+        usual = {"device": "cpu", "tier": "full", "examples": 0}
+        more = "".join(f", {name}={v!r}" for name, v in chosen.items() if v != usual[name])
+        return f"attnspec.check({law!r}, target, dtype={dtype!r}{more}, seed={seed})"
     words = ["attnspec", "verify", given, "--law", law, "--dtype", dtype]
     if device != "cpu":
         words += ["--device", device]
