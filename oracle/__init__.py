@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from attnspec.oracle import rope, softmax
+from attnspec.oracle import rope, rope_apply, softmax
 from attnspec.oracle.law import Law
 
-LAWS: tuple[Law, ...] = (*softmax.LAWS, *rope.LAWS)
+LAWS: tuple[Law, ...] = (*softmax.LAWS, *rope.LAWS, *rope_apply.LAWS)
 """Every law, component by component."""
 
 

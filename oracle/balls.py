@@ -56,7 +56,6 @@ def _compare(certain: Any, opposite: Any) -> Closure:
     return lambda a, b: ufunc(a, b).astype(bool)
 
 
-_TO_BALL = np.frompyfunc(lambda value: flint.arb(value), 1, 1)
 _WHOLE_TO_BALL = np.frompyfunc(lambda value: flint.arb(int(value)), 1, 1)
 
 
@@ -64,12 +63,12 @@ class Balls:
     """Enclosures at the precision in force."""
 
     def lift(self, values: Any) -> Array:
-        values = np.asarray(values)
-        if values.dtype == object:
-            return values
-        lifted = np.empty(values.size, object)
-        lifted[:] = [flint.arb(v) for v in values.ravel().tolist()]
-        return lifted.reshape(values.shape)
+        given: Array = np.asarray(values)
+        if given.dtype == object:
+            return given
+        lifted = np.empty(given.size, object)
+        lifted[:] = [flint.arb(v) for v in given.ravel().tolist()]
+        return lifted.reshape(given.shape)
 
     def real(self, op: Op, plan: Plan) -> Closure:
         return lambda a: _objects(_WHOLE_TO_BALL(a), a)

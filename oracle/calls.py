@@ -21,6 +21,8 @@ from attnspec.oracle.law import Breach, Implementation, Inputs, Law
 Array = np.ndarray[Any, Any]
 Oracle = Callable[[Implementation, Inputs], Expected]
 Check = Callable[[Implementation, Inputs], list[Comparison]]
+Others = Callable[[Implementation, Inputs], list[Inputs]]
+"""Other legal calls of the same function."""
 
 
 def same(
@@ -130,13 +132,17 @@ def others_change_nothing(alone: Callable[[Inputs], Alone]) -> Check:
     return check
 
 
-def output_form(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """Type, shape, dtype and device, which the call itself checks, and no NaN from finite
-    inputs."""
-    actual = implementation(inputs)
-    return [
-        same("NaN in the output", np.isnan(actual) * 1.0, np.zeros(actual.shape), "float64")
-    ]
+def output_form(oracle: Oracle) -> Check:
+    """Type, shape, dtype and device, which the call itself checks, and no NaN where nothing can
+    overflow on the way."""
+
+    def check(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+        actual = implementation(inputs)
+        sure = np.isfinite(oracle(implementation, inputs).allowance)
+        found = np.isnan(actual) & sure
+        return [same("NaN in the output", found * 1.0, np.zeros(actual.shape), "float64")]
+
+    return check
 
 
 def empty_batch(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
@@ -146,14 +152,14 @@ def empty_batch(implementation: Implementation, inputs: Inputs) -> list[Comparis
     return [same("shape", actual, shape, "float64")]
 
 
-def no_memory(oracle: Oracle, others: Callable[[Inputs], list[Inputs]]) -> Check:
+def no_memory(oracle: Oracle, others: Others) -> Check:
     """Between other calls a call gives what it should, the same each time, and what was returned
     stays as it is while others are made."""
 
     def check(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
         promised = "repeatable" in implementation.guarantees
         dtype = implementation.dtype
-        between = others(inputs)
+        between = others(implementation, inputs)
         _called(implementation, between)
         before, read_again = implementation.held(inputs)
         _called(implementation, between)
@@ -176,9 +182,7 @@ def _called(implementation: Implementation, calls: list[Inputs]) -> None:
             implementation(inputs)
 
 
-def call_laws(
-    component: str, oracle: Oracle, others: Callable[[Inputs], list[Inputs]]
-) -> tuple[Law, ...]:
+def call_laws(component: str, oracle: Oracle, others: Others) -> tuple[Law, ...]:
     """The rows that every component has."""
 
     def law(name: str, says: str, means: str, check: Check, **more: Any) -> Law:
@@ -220,7 +224,7 @@ def call_laws(
             "output_form",
             "the result has the shape, dtype and device of the input, and no NaN",
             "the result is of another kind than the signature promises",
-            output_form,
+            output_form(oracle),
             kind="form",
         ),
         law(

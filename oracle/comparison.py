@@ -80,7 +80,7 @@ def verdict(comparison: Comparison) -> Verdict:
 def errors(comparison: Comparison) -> Array:
     """Absolute difference of the two sides; infinite where just one of them is NaN."""
     with np.errstate(invalid="ignore"):
-        difference = comparison.actual - comparison.expected
+        difference: Array = comparison.actual - comparison.expected
         if comparison.residual is not None:
             difference = difference - comparison.residual
     difference = np.abs(difference)
@@ -117,4 +117,5 @@ def _judged(comparison: Comparison, allowance: Array) -> Array:
 
 
 def _same(a: Array, b: Array) -> Array:
-    return (a == b) | (np.isnan(a) & np.isnan(b))
+    result: Array = (a == b) | (np.isnan(a) & np.isnan(b))
+    return result

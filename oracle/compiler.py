@@ -11,7 +11,8 @@ import sympy as sp
 from sympy.core.symbol import Str
 from sympy.logic.boolalg import BooleanFalse, BooleanTrue
 
-from attnspec.oracle.tape import Axis, Op, Tape, UnsupportedError
+from attnspec.oracle.reductions import Reductions
+from attnspec.oracle.tape import Tape, UnsupportedError
 from attnspec.spec.definition import REGIONS, Definition, Maximum, either, rnd
 
 
@@ -43,79 +44,8 @@ _RELATIONS = {
 }
 
 
-class _Compiler:
+class _Compiler(Reductions):
     """The walk. One method for each family of nodes; each returns a register."""
-
-    def __init__(self, definition: Definition) -> None:
-        self.definition = definition
-        self.ops: list[Op] = []
-        self.axes: list[Axis] = []
-        self.axis_of: dict[sp.Symbol, int] = {}
-        self.seen: dict[tuple[Any, ...], int] = {}
-        for symbol, size in definition.axes:
-            self.bind(symbol, size)
-
-    # -- bookkeeping ----------------------------------------------------------------------
-
-    def fail(self, node: Any, why: str) -> UnsupportedError:
-        return UnsupportedError(
-            f"{self.definition.name}: cannot compile {type(node).__name__} `{node}`: {why}"
-        )
-
-    def bind(self, symbol: sp.Symbol, size: sp.Expr) -> int:
-        """The axis of an index; the same index twice must have the same range."""
-        if symbol in self.axis_of:
-            axis = self.axis_of[symbol]
-            if sp.simplify(self.axes[axis].size - size) != 0:
-                raise UnsupportedError(
-                    f"{self.definition.name}: index {symbol} has two ranges, "
-                    f"{self.axes[axis].size} and {size}; give one of them another name"
-                )
-            return axis
-        self.axis_of[symbol] = len(self.axes)
-        self.axes.append(Axis(str(symbol), size))
-        return self.axis_of[symbol]
-
-    def emit(
-        self,
-        name: str,
-        args: tuple[int, ...] = (),
-        extra: Any = None,
-        *,
-        kind: str = "real",
-        place: str = "accumulate",
-        less: frozenset[int] = frozenset(),
-        more: frozenset[int] = frozenset(),
-        varies: bool = False,
-    ) -> int:
-        """Append an operation, or find the equal one that is there."""
-        key = (name, args, extra, kind, place)
-        if key in self.seen:
-            return self.seen[key]
-        axes = frozenset().union(*(self.ops[a].axes for a in args)) if args else frozenset()
-        op = Op(
-            name,
-            args,
-            extra,
-            axes=frozenset((axes - less) | more),
-            kind=kind,
-            place=place,
-            varies=varies or any(self.ops[a].varies for a in args),
-        )
-        self.ops.append(op)
-        self.seen[key] = len(self.ops) - 1
-        return self.seen[key]
-
-    def real(self, register: int) -> int:
-        """The register as a real number."""
-        op = self.ops[register]
-        if op.kind == "condition":
-            raise UnsupportedError(f"{self.definition.name}: a condition stands for a number")
-        if op.kind == "real":
-            return register
-        return self.emit("real", (register,))
-
-    # -- the walk -------------------------------------------------------------------------
 
     def register(self, node: Any, place: str) -> int:
         """The register that holds a node."""
@@ -313,81 +243,3 @@ class _Compiler:
             raise self.fail(node, "an index must be an integer expression")
         kind = "integer" if node.base.is_integer or node.base.label.is_integer else "real"
         return self.emit("take", indices, str(node.base.label), kind=kind, varies=True)
-
-    def limits(self, node: Any) -> list[int]:
-        """The axes that a sum or maximum runs over."""
-        axes = []
-        for index, low, high in node.limits:
-            if low != 0:
-                raise self.fail(node, f"index {index} starts at {low}; write it from 0")
-            axes.append(self.bind(index, high + 1))
-        return axes
-
-    def maximum(self, node: Maximum, place: str) -> int:
-        axes = frozenset(self.limits(node))
-        register = self.register(node.function, place)
-        kind = self.ops[register].kind
-        extra = tuple(sorted(axes & self.ops[register].axes))
-        return self.emit("amax", (register,), extra, kind=kind, place=place, less=axes)
-
-    def sum(self, node: sp.Sum, place: str) -> int:
-        """A sum; of a product, one contraction. Sympy pulls a factor into a Piecewise, so a
-        single branch beside zero is taken apart again."""
-        axes = frozenset(self.limits(node))
-        factors, condition = [node.function], None
-        if isinstance(node.function, sp.Piecewise):
-            (value, test), *rest = node.function.args
-            if [tuple(r) for r in rest] == [(0, True)]:
-                factors, condition = [value], self.register(test, place)
-        if isinstance(factors[0], sp.Mul) and not any(
-            isinstance(f, sp.Pow) and f.exp == -1 for f in factors[0].args
-        ):
-            factors = list(factors[0].args)
-        return self.contraction([self.register(f, place) for f in factors], condition, axes, place)
-
-    def contraction(
-        self, registers: list[int], condition: int | None, axes: frozenset[int], place: str
-    ) -> int:
-        """Sum over `axes` of the product of the registers, as a dot product of two groups."""
-        whole = all(self.ops[r].kind == "integer" for r in registers)
-        kind = "integer" if whole else "real"
-        if not whole:
-            registers = [self.real(r) for r in registers]
-        left, right = self.two_groups(registers, axes, place, kind)
-        if condition is not None:
-            zero = self.register(sp.Integer(0), place)
-            left = self.emit(
-                "where", (condition, left, zero if whole else self.real(zero)), kind=kind,
-                place=place,
-            )  # fmt: skip
-        if right is not None and axes <= (self.ops[left].axes & self.ops[right].axes) and not whole:
-            extra = tuple(sorted(axes))
-            return self.emit("dot", (left, right), extra, place=place, less=axes)
-        if right is not None:
-            left = self.emit("mul", (left, right), kind=kind, place=place)
-        held = axes & self.ops[left].axes
-        register = left
-        if held:
-            extra = tuple(sorted(held))
-            register = self.emit("sum", (left,), extra, kind=kind, place=place, less=axes)
-        for axis in sorted(axes - held):
-            size = self.register(self.axes[axis].size, place)
-            pair = (register, size) if whole else (register, self.real(size))
-            register = self.emit("mul", pair, kind=kind, place=place)
-        return register
-
-    def two_groups(
-        self, registers: list[int], axes: frozenset[int], place: str, kind: str
-    ) -> tuple[int, int | None]:
-        """Factors of the same axes multiplied together, then at most two groups of them."""
-        groups: dict[frozenset[int], int] = {}
-        for register in registers:
-            key = self.ops[register].axes
-            if key in groups:
-                register = self.emit("mul", (groups[key], register), kind=kind, place=place)
-            groups[key] = register
-        ordered = sorted(groups.values(), key=lambda r: (-len(self.ops[r].axes & axes), r))
-        while len(ordered) > 2:
-            last = ordered.pop()
-            ordered[0] = self.emit("mul", (ordered[0], last), kind=kind, place=place)
-        return (ordered[0], ordered[1]) if len(ordered) == 2 else (ordered[0], None)

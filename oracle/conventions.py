@@ -62,9 +62,7 @@ def followed(declared: Mapping[str, str]) -> dict[str, str]:
     allowed, for a name or a value that does not exist."""
     for name, value in declared.items():
         if name not in CONVENTIONS:
-            raise ValueError(
-                f"unknown convention {name!r}; allowed: {', '.join(CONVENTIONS)}"
-            )
+            raise ValueError(f"unknown convention {name!r}; allowed: {', '.join(CONVENTIONS)}")
         if value not in CONVENTIONS[name].values:
             allowed = ", ".join(CONVENTIONS[name].values)
             raise ValueError(f"convention {name!r} is {value!r}; allowed: {allowed}")

@@ -15,38 +15,21 @@ roundings is Henrici's.
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnspec.oracle.algebra import Array, Closure
 from attnspec.oracle.contraction import contracted
-from attnspec.oracle.errors import Erring, Errors
-from attnspec.oracle.precision import DEVIATIONS, LIBRARY_ULPS, Contract, Format
+from attnspec.oracle.deviating import Deviating, full, total_over, variance_of_rounding
+from attnspec.oracle.errors import Errors
+from attnspec.oracle.precision import DEVIATIONS, LIBRARY_ULPS, Contract
 from attnspec.oracle.spread import Spread
 from attnspec.oracle.tape import Op
 
 if TYPE_CHECKING:
     from attnspec.oracle.plan import Plan
-
-
-class Deviating(NamedTuple):
-    """An element of the algebra."""
-
-    v: Array
-    e: Any
-    w: Any
-    c: Any
-
-    @property
-    def pair(self) -> Erring:
-        return self.v, self.e
-
-    @property
-    def deviation(self) -> Any:
-        """Standard deviation of everything together."""
-        return np.sqrt(self.w) + self.c
 
 
 class Deviations:
@@ -74,7 +57,7 @@ class Deviations:
     def own(self, op: Op, ulps: float = 0.5) -> Closure:
         """Variance of one rounding, uniform within its largest error."""
         fmt = self.errors.work(op)
-        return _variance(2.0 * ulps * fmt.roundoff, fmt)
+        return variance_of_rounding(2.0 * ulps * fmt.roundoff, fmt)
 
     # -- constants and inputs -----------------------------------------------------------------
 
@@ -215,12 +198,12 @@ class Deviations:
         pair = self.errors.sum(op, plan)
         n = int(np.prod([plan.sizes[a] for a in op.extra], dtype=np.int64))
         fmt = self.errors.work(op)
-        step = _variance(fmt.roundoff, fmt)
+        step = variance_of_rounding(fmt.roundoff, fmt)
 
         def function(a: Deviating) -> Deviating:
             v, e = pair(a.pair)
             total = np.sqrt(v**2 + np.sum(a.v**2, axis=op.extra, keepdims=True))
-            w, c = _over(a.w, a.v, op), _over(a.c, a.v, op)
+            w, c = total_over(a.w, a.v, op), total_over(a.c, a.v, op)
             return Deviating(v, e, w + (n - 1) * step(total, np.sqrt(w) + c), c)
 
         return function
@@ -236,7 +219,8 @@ class Deviations:
         def function(a: Deviating) -> Deviating:
             if not op.extra:
                 return a
-            return Deviating(*pair(a.pair), largest(a.w, a.v), largest(a.c, a.v))
+            v, e = pair(a.pair)
+            return Deviating(v, e, largest(a.w, a.v), largest(a.c, a.v))
 
         return function
 
@@ -246,8 +230,8 @@ class Deviations:
         pair, product = self.errors.dot(op, plan), contracted(op, plan)
         k = int(np.prod([plan.sizes[a] for a in op.extra], dtype=np.int64))
         fmt, operand = self.errors.work(op), self.contract.format("products")
-        step = _variance(fmt.roundoff, fmt)
-        coarse = _variance(operand.roundoff, operand)
+        step = variance_of_rounding(fmt.roundoff, fmt)
+        coarse = variance_of_rounding(operand.roundoff, operand)
         lacks = [plan.tape.ops[a].axes - frozenset(op.extra) != op.axes for a in op.args]
 
         def function(a: Deviating, b: Deviating) -> Deviating:
@@ -256,11 +240,12 @@ class Deviations:
                 a, b = (x._replace(w=x.w + coarse(x.v, x.deviation)) for x in (a, b))
             square_a, square_b = a.v**2, b.v**2
             parts = [
-                product(_full(a.w, a.v), square_b),
-                product(square_a, _full(b.w, b.v)),
+                product(full(a.w, a.v), square_b),
+                product(square_a, full(b.w, b.v)),
             ]
-            w, c = 0.0, product(_full(a.c, a.v), np.abs(b.v) + b.deviation)
-            c = c + product(np.abs(a.v), _full(b.c, b.v))
+            w: Any = 0.0
+            c: Any = product(full(a.c, a.v), np.abs(b.v) + b.deviation)
+            c = c + product(np.abs(a.v), full(b.c, b.v))
             for part, lack in zip(parts, lacks, strict=True):
                 w, c = (w, c + np.sqrt(part)) if lack else (w + part, c)
             total = np.sqrt(v**2 + product(square_a, square_b))
@@ -276,7 +261,7 @@ class Deviations:
         unrounded = plan.tape.ops[op.args[0]].name == "real"
         if fmt.roundoff <= work.roundoff and not unrounded:
             return lambda a: a
-        step = _variance(fmt.roundoff, fmt)
+        step = variance_of_rounding(fmt.roundoff, fmt)
 
         def function(a: Deviating) -> Deviating:
             v, e = pair(a.pair)
@@ -298,9 +283,7 @@ class Deviations:
     def ne(self, op: Op, plan: Plan) -> Closure:
         return lambda a, b: a.v != b.v
 
-    def finished(
-        self, value: Deviating, shape: tuple[int, ...]
-    ) -> tuple[Array, Array, Array]:
+    def finished(self, value: Deviating, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
         """Value, worst-case error, standard deviation."""
         v, e = self.errors.finished(value.pair, shape)
         deviation = np.asarray(value.deviation)
@@ -309,27 +292,7 @@ class Deviations:
         return v, e, np.broadcast_to(deviation, shape)
 
 
-def _variance(u: float, fmt: Format) -> Closure:
-    """Variance of a rounding of a value of size |v| that is off by `deviation`: uniform within
-    u times its size, and no more than the size itself where it underflows."""
-
-    def function(v: Array, deviation: Any) -> Any:
-        size = np.abs(v) + DEVIATIONS * deviation
-        return (u * size) ** 2 / 3.0 + np.minimum(size, fmt.underflow) ** 2
-
-    return function
-
-
-def _full(x: Any, like: Array) -> Array:
-    return np.broadcast_to(x, like.shape)
-
-
-def _over(x: Any, like: Array, op: Op) -> Any:
-    result: Any = np.sum(_full(x, like), axis=op.extra, keepdims=True)
-    return result
-
-
-@lru_cache(maxsize=None)
+@cache
 def deviations_of(contract: Contract) -> Deviations:
     """The algebra of a contract, made once."""
     return Deviations(contract)

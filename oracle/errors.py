@@ -2,16 +2,16 @@
 
 An element is a pair of arrays (v, e): every implementation that keeps the contract has a number
 within e of v there. Each rule takes the errors of its operands through the operation, exactly
-(no first-order truncation; `oracle/spread.py` has those of the functions), and then adds the operation's own rounding: relative u of the
-precision in which it runs, plus the largest error of an underflow. A mark adds the rounding to
-the format that the contract allows in its place. Sources: Higham, *Accuracy and Stability of
-Numerical Algorithms*, chapters 2 and 3; the rule for powers is derived where it stands. An error of literally 0.0 (a Python float) means exact by construction.
+(no first-order truncation; `oracle/spread.py` has those of the functions), and then adds the
+operation's own rounding: relative u of the precision in which it runs, plus the largest error of
+an underflow. A mark adds the rounding to the format that the contract allows in its place.
+Sources: Higham, *Accuracy and Stability of Numerical Algorithms*, chapters 2 and 3. An error of
+literally 0.0 (a Python float) means exact by construction.
 """
 
 from __future__ import annotations
 
-import math
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,16 +20,16 @@ from attnspec.oracle.algebra import Array, Closure
 from attnspec.oracle.contraction import contracted
 from attnspec.oracle.precision import (
     LIBRARY_ULPS,
-    NUMPY_TYPES,
-    POWER_ULPS,
     Contract,
     Format,
 )
+from attnspec.oracle.rounding import gamma, representable, stored
 from attnspec.oracle.spread import (
     Spread,
     spread_of_cos,
     spread_of_exp,
     spread_of_log,
+    spread_of_power,
     spread_of_sin,
     spread_of_sqrt,
     spread_of_tanh,
@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 
 Erring = tuple[Array, Any]
 """(value, worst-case error)."""
-
-LARGEST_WHOLE = 2.0**53
-"""Integers are exact in float64 up to here."""
 
 
 class Errors:
@@ -198,24 +195,13 @@ class Errors:
         return self.unary(op, np.sqrt, spread_of_sqrt)
 
     def pow(self, op: Op, plan: Plan) -> Closure:
-        """b ** y for a constant base and exponent, by any usual recipe.
-
-        Recipes: `b ** y`, `1 / b ** -y`, `exp(y log b)`. The last is the widest: the exponent is
-        one rounding, the logarithm within one ulp (2u), their product one rounding, together 4u
-        on y log b; then the function itself and a division. A base that the format cannot hold
-        adds |y| u. y = 0 gives 1 exactly.
-        """
+        """b ** y for a constant base and exponent, by any usual recipe."""
         fmt = self.work(op)
-        unit = -math.log1p(-fmt.roundoff)
-        own = -math.log1p(-2.0 * POWER_ULPS * fmt.roundoff) + unit
 
         def function(b: Erring, y: Erring) -> Erring:
             v = np.power(b[0], y[0])
-            held = 0.0 if representable(b[0], fmt).all() else unit
-            exponent = np.abs(y[0])
-            moved = exponent * (np.abs(np.log(b[0])) * math.expm1(4.0 * unit) + held)
-            e = v * np.expm1(moved + own) + fmt.underflow
-            return v, np.where(y[0] == 0.0, 0.0, e)
+            held = bool(representable(b[0], fmt).all())
+            return v, spread_of_power(b[0], y[0], v, fmt, held=held)
 
         return function
 
@@ -258,7 +244,7 @@ class Errors:
 
         def function(a: Erring, b: Erring) -> Erring:
             if coarse:
-                a, b = _stored(a, operand), _stored(b, operand)
+                a, b = stored(a, operand), stored(b, operand)
             size_a, size_b = np.abs(a[0]), np.abs(b[0])
             e: Any = 0.0
             if np.ndim(b[1]):
@@ -284,7 +270,7 @@ class Errors:
                 a[0],
                 a[1] + np.where(representable(a[0], fmt), 0.0, fmt.roundoff * np.abs(a[0])),
             )
-        return lambda a: _stored(a, fmt)
+        return lambda a: stored(a, fmt)
 
     def either(self, op: Op, plan: Plan) -> Closure:
         """The first form's value, the larger of the two forms' errors."""
@@ -311,32 +297,6 @@ class Errors:
         return v, np.broadcast_to(e.reshape(e.shape[: len(shape)]) if e.ndim else e, shape)
 
 
-def gamma(n: int, u: float) -> float:
-    """n u / (1 - n u), the growth of n roundings; infinite once they may eat everything."""
-    return n * u / (1.0 - n * u) if n * u < 1.0 else math.inf
-
-
-def representable(values: Array, fmt: Format) -> Array:
-    """Where a float64 that is known to be exact is a number of the format too. For float64
-    itself only integers are known to be."""
-    if fmt.name == "float64":
-        return (values == np.rint(values)) & (np.abs(values) < LARGEST_WHOLE)
-    with np.errstate(over="ignore"):
-        result: Array = values.astype(NUMPY_TYPES[fmt.name]).astype(np.float64) == values
-    return result
-
-
-def _stored(a: Erring, fmt: Format) -> Erring:
-    """One rounding to a storage format; past its overflow threshold nothing is known."""
-    v, e = a
-    reach = np.abs(v) + e
-    with np.errstate(invalid="ignore"):
-        e = e + np.minimum(reach, np.maximum(fmt.roundoff * reach, fmt.underflow))
-    if (reach >= fmt.overflow).any():
-        e = np.where((reach >= fmt.overflow) & np.isfinite(v), np.inf, e)
-    return v, np.where(np.isfinite(v), e, 0.0) if not np.isfinite(v).all() else e
-
-
 def _zero_at_infinity(x: Array, e: Any) -> Array:
     result: Array = np.where(np.isneginf(x), 0.0, e)
     return result
@@ -348,7 +308,7 @@ def _over(e: Array, v: Array, op: Op) -> Array:
     return result
 
 
-@lru_cache(maxsize=None)
+@cache
 def errors_of(contract: Contract) -> Errors:
     """The error algebra of a contract, made once (plans are kept by it)."""
     return Errors(contract)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,7 @@ class Expected:
         )
 
 
-@lru_cache(maxsize=None)
+@cache
 def tape_of(definition: Definition) -> Tape:
     """The tape of a definition, compiled once."""
     return compiled(definition)

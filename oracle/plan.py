@@ -7,7 +7,7 @@ when the plan is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -104,7 +104,7 @@ def _gathered(array: Array, indices: list[Array]) -> Array:
     for index, size in zip(indices, array.shape, strict=True):
         clamped.append(np.clip(index, 0, max(size - 1, 0)))
         inside = inside & (index >= 0) & (index < size)
-    values = array[tuple(clamped)]
+    values: Array = array[tuple(clamped)]
     if np.all(inside):
         return values
     if values.dtype.kind in "iub":
@@ -112,11 +112,11 @@ def _gathered(array: Array, indices: list[Array]) -> Array:
     return np.where(inside, values, np.nan)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _sizes(tape: Tape) -> Callable[..., tuple[int, ...]]:
     """The sizes of all axes as a function of the parameters."""
     symbols = [sp.Symbol(p) for p in tape.parameters]
-    names = {p: s for p, s in zip(tape.parameters, symbols, strict=True)}
+    names = dict(zip(tape.parameters, symbols, strict=True))
     sizes = [axis.size.subs({s: names[str(s)] for s in axis.size.free_symbols})
              for axis in tape.axes]  # fmt: skip
     function: Callable[..., tuple[int, ...]] = sp.lambdify(symbols, sizes, modules="math")

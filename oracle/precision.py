@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -139,7 +139,7 @@ def wider(a: str, b: str) -> str:
     return a if FORMATS[a].width >= FORMATS[b].width else b
 
 
-@lru_cache(maxsize=None)
+@cache
 def default_contract(storage: str) -> Contract:
     """The contract of ordinary eager model code over tensors of `storage`."""
     accumulate = wider("float32", storage)

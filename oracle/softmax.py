@@ -5,6 +5,7 @@ Sources: `spec/softmax.py`; the kinds of mistakes that each law rejects are in i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,9 @@ def order_kept(implementation: Implementation, inputs: Inputs) -> list[Compariso
     small, large = _pairs(logits, dim)
     first, second = _pairs(allowance, dim)
     right = np.where(small == large, upper, np.minimum(lower, upper))
-    return [alike("weight of the smaller logit", lower, right, first + second, implementation.dtype)]
+    return [
+        alike("weight of the smaller logit", lower, right, first + second, implementation.dtype)
+    ]
 
 
 def _pairs(values: Array, dim: int) -> tuple[Array, Array]:
@@ -118,13 +121,15 @@ def any_axis(implementation: Implementation, inputs: Inputs) -> list[Comparison]
     """Along any axis it is softmax along the last one of the moved tensor."""
     x, dim = inputs.arrays["x"], axis(inputs)
     options = {**inputs.options, "dim": -1}
-    moved = Inputs(**{**vars(inputs), "options": options}).with_arrays(
+    moved = replace(inputs, options=options).with_arrays(
         x=np.ascontiguousarray(np.moveaxis(x, dim, -1))
     )
     actual = implementation(inputs, layout="contiguous")
     other = np.moveaxis(implementation(moved, layout="contiguous"), -1, dim)
     allowance = 2.0 * softmax(implementation, inputs).allowance
-    return [alike(f"dim={dim} against the last axis", actual, other, allowance, implementation.dtype)]
+    return [
+        alike(f"dim={dim} against the last axis", actual, other, allowance, implementation.dtype)
+    ]
 
 
 def row_alone(inputs: Inputs) -> calls.Alone:
@@ -140,7 +145,7 @@ def row_alone(inputs: Inputs) -> calls.Alone:
     return inputs.with_arrays(x=x[tuple(index)]), tuple(index)
 
 
-def others(inputs: Inputs) -> list[Inputs]:
+def others(implementation: Implementation, inputs: Inputs) -> list[Inputs]:
     """Other calls: other values, and a larger tensor."""
     x = inputs.arrays["x"]
     return [inputs.with_arrays(x=-x), inputs.with_arrays(x=np.concatenate([x[::-1], x], axis=0))]

@@ -66,9 +66,9 @@ class _Printer:
                 found.add(register)
                 op = self.tape.ops[register]
                 waiting += op.args[:1] if op.name == "either" else op.args
-        self.uses = Counter(
-            a for r in found for a in self._read(self.tape.ops[r])
-        ) + Counter([self.tape.result])
+        self.uses = Counter(a for r in found for a in self._read(self.tape.ops[r])) + Counter(
+            [self.tape.result]
+        )
         return sorted(found)
 
     def _read(self, op: Op) -> tuple[int, ...]:
@@ -158,7 +158,13 @@ class _Printer:
 
 
 def _label(op: Op) -> str:
-    words = {"index": "index", "amax": "largest", "sum": "total", "take": "entries", "where": "chosen"}
+    words = {
+        "index": "index",
+        "amax": "largest",
+        "sum": "total",
+        "take": "entries",
+        "where": "chosen",
+    }
     return words.get(op.name, "t")
 
 

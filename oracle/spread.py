@@ -6,10 +6,13 @@ function runs, for recipes that round the argument themselves. d = 0.0 is an exa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from attnspec.oracle.precision import POWER_ULPS, Format
 
 Array = np.ndarray[Any, Any]
 Spread = Callable[[Array, Array, Any, float], Any]
@@ -53,3 +56,18 @@ def spread_of_tanh(x: Array, y: Array, d: Any, u: float) -> Any:
 def spread_of_sqrt(x: Array, y: Array, d: Any, u: float) -> Any:
     """sqrt(x) - sqrt(x-d) is the larger side while d <= x; past that the upper side may be."""
     return np.maximum(y - np.sqrt(np.maximum(x - d, 0.0)), np.sqrt(x + d) - y)
+
+
+def spread_of_power(base: Array, y: Array, v: Array, fmt: Format, *, held: bool) -> Array:
+    """Error of v = base ** y by any usual recipe: `b ** y`, `1 / b ** -y`, `exp(y log b)`.
+
+    The last is the widest: the exponent is one rounding, the logarithm within one ulp (2u), their
+    product one rounding, together 4u on y log b; then the function itself, and a division. A base
+    that the format does not hold adds |y| u. y = 0 gives 1 exactly.
+    """
+    unit = -math.log1p(-fmt.roundoff)
+    own = -math.log1p(-2.0 * POWER_ULPS * fmt.roundoff) + unit
+    moved = np.abs(y) * (np.abs(np.log(base)) * math.expm1(4.0 * unit) + (0.0 if held else unit))
+    e = v * np.expm1(moved + own) + fmt.underflow
+    result: Array = np.where(y == 0.0, 0.0, e)
+    return result

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.oracle.errors import representable
+from attnspec.oracle.rounding import representable
 from attnspec.oracle.float64 import Float64
 from attnspec.oracle.plan import Plan
 from attnspec.oracle.precision import LIBRARY_ULPS, POWER_ULPS, Contract, Format

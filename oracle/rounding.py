@@ -1,0 +1,44 @@
+"""The roundings of the machine model, as the error algebra charges them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from attnspec.oracle.precision import NUMPY_TYPES, Format
+
+Array = np.ndarray[Any, Any]
+
+LARGEST_WHOLE = 2.0**53
+"""Integers are exact in float64 up to here."""
+
+
+def gamma(n: int, u: float) -> float:
+    """n u / (1 - n u), the growth of n roundings; infinite once they may eat everything."""
+    return n * u / (1.0 - n * u) if n * u < 1.0 else math.inf
+
+
+def representable(values: Array, fmt: Format) -> Array:
+    """Where a float64 that is known to be exact is a number of the format too. For float64
+    itself only integers are known to be."""
+    result: Array
+    if fmt.name == "float64":
+        result = (values == np.rint(values)) & (np.abs(values) < LARGEST_WHOLE)
+        return result
+    with np.errstate(over="ignore"):
+        result = values.astype(NUMPY_TYPES[fmt.name]).astype(np.float64) == values
+    return result
+
+
+def stored(a: tuple[Array, Any], fmt: Format) -> tuple[Array, Any]:
+    """One rounding of (value, error) to a storage format; past its overflow threshold nothing is
+    known."""
+    v, e = a
+    reach = np.abs(v) + e
+    with np.errstate(invalid="ignore"):
+        e = e + np.minimum(reach, np.maximum(fmt.roundoff * reach, fmt.underflow))
+    if (reach >= fmt.overflow).any():
+        e = np.where((reach >= fmt.overflow) & np.isfinite(v), np.inf, e)
+    return v, np.where(np.isfinite(v), e, 0.0) if not np.isfinite(v).all() else e
