@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from attnspec.choices import known_dtypes, known_laws, known_tier
+from attnspec.choices import known_components, known_dtypes, known_laws, known_tier
 from attnspec.driving import Effort, outcome_of
 from attnspec.loading import Loaded, load
 from attnspec.oracle.law import Law
@@ -115,6 +115,7 @@ def parametrize(
     """
     import pytest
 
+    known_components(components)
     known_dtypes(dtypes)
     known_tier(tier)
     known = {law.id: law for law in known_laws(laws)}

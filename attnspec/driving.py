@@ -58,6 +58,8 @@ def outcome_of(law: Law, loaded: Loaded, dtype: str, device: str, effort: Effort
         raise LawError(f"{law.id}: there is no family of inputs {law.inputs!r}")
     blank = Outcome(law.id, law.component, dtype, device, "not-tested")
     subject = Subject(loaded, law.component, dtype, device)
+    if unnamed := _unnamed(loaded, dtype, device):
+        return replace(blank, reason=f"the target does not name {unnamed} among its own")
     if loaded.declaration.arrays == "dlpack" and dtype == "bfloat16" and not has_torch():
         return replace(blank, reason="bfloat16 through DLPack needs torch on the suite's side")
     if subject.signature.problem:
@@ -69,6 +71,14 @@ def outcome_of(law: Law, loaded: Loaded, dtype: str, device: str, effort: Effort
         return _driven(law, subject, blank, effort)
     except LawError as error:
         return replace(blank, reason=f"error in the law itself: {error}", error=str(error))
+
+
+def _unnamed(loaded: Loaded, dtype: str, device: str) -> str:
+    """The dtype or the device, if the target names its own and this is none of them."""
+    devices = loaded.declaration.devices
+    if dtype not in loaded.dtypes:
+        return dtype
+    return "" if devices is None or device in devices else device
 
 
 def scope_of(subject: Subject) -> Scope:

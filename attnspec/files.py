@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import os
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,9 +53,9 @@ def _law(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _number(ratio: float | None) -> float | str | None:
-    # JSON has no infinity
-    return "infinity" if ratio is not None and math.isinf(ratio) else ratio
+def _number(ratio: float | None) -> float | None:
+    # JSON has no infinity, which is the ratio where the same bits are due
+    return ratio if ratio is None else min(ratio, sys.float_info.max)
 
 
 def as_junit(runs: Sequence[Run]) -> str:

@@ -12,11 +12,12 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner, Result
 
-from attnspec import __version__, files, score, verifying
+from attnspec import __version__, score, verifying
 from attnspec.cli import main
 from attnspec.files import check_writable, written
 from attnspec.impls.faults import FAULTS
 from attnspec.impls.targets import TARGETS
+from attnspec.runner import all_laws
 from attnspec.target import DTYPES
 from attnspec.usage import UsageError
 
@@ -174,7 +175,7 @@ def test_a_report_is_replaced_whole_or_not_at_all(
     path.write_text("old")
     check_writable(path)
     assert path.read_text() == "old"
-    monkeypatch.setattr(files.os, "fdopen", failing)
+    monkeypatch.setattr("attnspec.files.os.fdopen", failing)
     with pytest.raises(UsageError, match=r"cannot write .*: no space"):
         written(path, "new")
     assert path.read_text() == "old"
@@ -243,7 +244,7 @@ def test_the_score_of_one_fault(attnspec: Attnspec) -> None:
 
 def test_a_fault_that_survives_gives_1(attnspec: Attnspec, monkeypatch: pytest.MonkeyPatch) -> None:
     fault = next(f for f in FAULTS if f.law == "softmax.rows_sum_to_one")
-    laws = [law for law in score.all_laws() if law.id == "softmax.output_form"]
+    laws = [law for law in all_laws() if law.id == "softmax.output_form"]
     monkeypatch.setattr(score, "all_laws", lambda: tuple(laws))
     result = attnspec("score", "--fault", fault.id)
     assert result.exit_code == 1

@@ -241,6 +241,13 @@ def test_a_law_about_an_option_that_is_not_accepted() -> None:
     assert (found.status, found.reason) == ("not-tested", "softmax does not accept dim")
 
 
+def test_a_dtype_or_device_that_the_target_does_not_name() -> None:
+    found = outcome(dtypes=("float64",))
+    assert found.status == "not-tested"
+    assert found.reason == "the target does not name float32 among its own"
+    assert outcome(devices=("cuda",)).reason == "the target does not name cpu among its own"
+
+
 def test_limits_that_leave_nothing() -> None:
     rope = target({"limits": {"d": {3}}}, rope=lambda x, positions: x)
     found = outcome_of(law_of_id("rope.linearity"), rope, "float32", "cpu", SMALL)
