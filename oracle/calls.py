@@ -6,7 +6,7 @@ Each is made for a component by a function that takes its oracle.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -182,14 +182,16 @@ def _called(implementation: Implementation, calls: list[Inputs]) -> None:
             implementation(inputs)
 
 
-def call_laws(component: str, oracle: Oracle, others: Others) -> tuple[Law, ...]:
-    """The rows that every component has."""
+def call_laws(
+    component: str, oracle: Oracle, others: Others, rejects: Mapping[str, tuple[str, ...]]
+) -> tuple[Law, ...]:
+    """The rows that every component has; `rejects` maps a law's last name to its faults."""
 
     def law(name: str, says: str, means: str, check: Check, **more: Any) -> Law:
         family = more.pop("inputs", component)
         return Law(
             f"{component}.{name}", component, says, means, more.pop("kind", "exact"), check,
-            inputs=family, **more,
+            inputs=family, rejects=rejects[name], **more,
         )  # fmt: skip
 
     return (

@@ -12,160 +12,20 @@ from typing import Any
 import numpy as np
 
 from attnspec.oracle import calls
-from attnspec.oracle.calls import alike, close, same
-from attnspec.oracle.comparison import Comparison
-from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs, Kind, Law
-from attnspec.oracle.precision import snapped
-from attnspec.oracle.rope_values import DEFAULT_BASE, one_entry, paired, rope, width
+from attnspec.oracle.rope_checks import (
+    basis_planes,
+    batch_positions,
+    group_law,
+    linearity,
+    pair_norms,
+    position_zero_is_identity,
+    relative_displacement,
+    untouched_channels,
+)
+from attnspec.oracle.rope_values import DEFAULT_BASE, one_entry, rope
 
 Array = np.ndarray[Any, Any]
-
-
-def _scores(q: Array, k: Array) -> Array:
-    return q @ np.swapaxes(k, -1, -2)
-
-
-def relative_displacement(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """The scores of all pairs of tokens, before and after one shift of all positions."""
-    positions = inputs.arrays["positions"]
-    room = 2**17 - int(positions.max(initial=0))
-    steps = [s for s in (1, 16, 256, 2048, 65536, 131071) if s <= room] or [1]
-    shift = steps[generator(inputs, "shift").integers(len(steps))]
-    later = inputs.with_arrays(positions=(positions + shift).astype(positions.dtype))
-    unit = _unit(inputs)
-    first, second = implementation(inputs) * unit, implementation(later) * unit
-    errors = [rope(implementation, one).allowance * unit for one in (inputs, later)]
-    allowance = sum(
-        2.0 * _scores(np.abs(y), e) + _scores(e, e)
-        for y, e in zip((first, second), errors, strict=True)
-    )
-    allowance = np.maximum(allowance, np.swapaxes(allowance, -1, -2))
-    what = f"scores after a shift by {shift}"
-    return [alike(what, _scores(second, second), _scores(first, first), allowance, "float64")]
-
-
-def _unit(inputs: Inputs) -> float:
-    """The power of two that brings the largest channel to about 1, so that squares, which are
-    formed in float64 here, neither overflow nor vanish."""
-    largest = float(np.abs(inputs.arrays["x"]).max(initial=0.0))
-    return 2.0 ** -np.frexp(largest)[1] if largest > 2.0**-1000 else 1.0
-
-
-def pair_norms(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """The squared length of every pair, before and after."""
-    r, unit = width(inputs), _unit(inputs)
-    actual = implementation(inputs) * unit
-    allowance = rope(implementation, inputs).allowance * unit
-
-    def squares(values: Array) -> Array:
-        first, second = paired(implementation, values, r)
-        result: Array = first**2 + second**2
-        return result
-
-    first, second = paired(implementation, np.abs(actual), r)
-    e0, e1 = paired(implementation, allowance, r)
-    room = 2.0 * (first * e0 + second * e1) + e0**2 + e1**2
-    before = squares(inputs.arrays["x"] * unit)
-    return [alike("squared length of a pair", squares(actual), before, room, "float64")]
-
-
-def group_law(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """Turning twice is turning by the sum of the positions."""
-    positions = inputs.arrays["positions"]
-    rng = generator(inputs, "second")
-    more = rng.integers(0, 300, size=positions.shape).astype(positions.dtype)
-    once = implementation(inputs)
-    then = inputs.with_arrays(x=once, positions=more)
-    both = inputs.with_arrays(positions=positions + more)
-    one = rope(implementation, inputs)
-    second = rope(implementation, then, x=(once, one.allowance))
-    allowance = second.allowance + rope(implementation, both).allowance
-    layout = "contiguous"
-    twice = implementation(then, layout=layout)
-    return [
-        alike(
-            "turned twice",
-            twice,
-            implementation(both, layout=layout),
-            allowance,
-            implementation.dtype,
-        )
-    ]
-
-
-def linearity(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """The rotation of a sum is the sum of the rotations."""
-    x, dtype = inputs.arrays["x"], implementation.dtype
-    rng = generator(inputs, "summand")
-    drawn: Array = rng.standard_normal(x.shape)
-    total = snapped(x + snapped(drawn, dtype), dtype)
-    other = snapped(total - x, dtype)
-    # a summand that the dtype cannot hold exactly is left out
-    other = np.where(x + other == total, other, 0.0)
-    total = x + other
-    calls_ = [inputs.with_arrays(x=values) for values in (x, other, total)]
-    one, two, both = (implementation(c, layout="contiguous") for c in calls_)
-    allowance = sum(rope(implementation, c).allowance for c in calls_)
-    return [alike("rotation of a sum", both, one + two, np.asarray(allowance), dtype)]
-
-
-def position_zero_is_identity(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """At position 0 nothing turns."""
-    return [same("output", implementation(inputs), inputs.arrays["x"], implementation.dtype)]
-
-
-def untouched_channels(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """Channels beyond the rotary width come back as they were."""
-    r = width(inputs)
-    actual = implementation(inputs)
-    return [
-        same(
-            f"channels {r} and on",
-            actual[..., r:],
-            inputs.arrays["x"][..., r:],
-            implementation.dtype,
-        )
-    ]
-
-
-def batch_positions(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """Entries of a batch at positions of their own are what they are alone."""
-    x, positions = inputs.arrays["x"], inputs.arrays["positions"]
-    allowance = rope(implementation, inputs).allowance
-    whole = implementation(inputs, layout="contiguous")
-    result = []
-    for row in range(x.shape[0]):
-        part = inputs.with_arrays(x=x[row : row + 1], positions=positions[row])
-        alone = implementation(part, layout="contiguous")
-        both = 2.0 * allowance[row : row + 1]
-        what = f"batch entry {row}"
-        result.append(alike(what, whole[row : row + 1], alone, both, implementation.dtype))
-    return result
-
-
-def basis_planes(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """A basis vector turns in the plane of one partner: all other channels stay zero, and in the
-    plane stand the cosine and the sine of its pair's angle."""
-    right = rope(implementation, inputs)
-    actual = implementation(inputs)
-    outside = right.value == 0.0
-    outside &= np.broadcast_to(_out_of_plane(implementation, inputs), outside.shape)
-    zero = np.zeros(int(outside.sum()))
-    return [
-        same("outside of the plane", actual[outside], zero, implementation.dtype),
-        close("cosine and sine", actual, right, implementation.dtype),
-    ]
-
-
-def _out_of_plane(implementation: Implementation, inputs: Inputs) -> Array:
-    """Where a basis vector's image must vanish: [..., n, d], row n being basis vector n."""
-    d, r = inputs.arrays["x"].shape[-1], width(inputs)
-    pair = np.full(d, -1)
-    first, second = paired(implementation, np.arange(d), r)
-    pair[first] = pair[second] = np.arange(r // 2)
-    together: Array = (pair[:, None] == pair[None, :]) & (pair[:, None] >= 0)
-    return np.logical_not(together | np.eye(d, dtype=bool))
 
 
 def token_alone(inputs: Inputs) -> calls.Alone:
@@ -210,6 +70,29 @@ LAWS: tuple[Law, ...] = (
         "angles, pairs or signs are wrong, or something is rounded where the contract forbids it",
         "oracle",
         calls.matches_oracle(rope),
+        rejects=(
+            "rope.backward",
+            "rope.last_pair_left_out",
+            "rope.partial_tile_of_tokens",
+            "rope.tables_in_storage",
+            "rope.positions_in_bfloat16",
+            "rope.positions_in_int16",
+            "rope.frequencies_in_bfloat16",
+            "rope.angles_in_storage",
+            "rope.short_circle",
+            "rope.exponent_without_two",
+            "rope.exponent_odd",
+            "rope.exponent_reaches_one",
+            "rope.integer_division",
+            "rope.exponent_over_model_width",
+            "rope.frequencies_of_head_width",
+            "rope.base_ignored",
+            "rope.positions_ignored",
+            "rope.consecutive_from_first",
+            "rope.positions_from_first",
+            "rope.positions_clamped",
+            "rope.token_axis_guessed",
+        ),
     ),
     _law(
         "relative_displacement",
@@ -218,6 +101,16 @@ LAWS: tuple[Law, ...] = (
         "equivariance",
         relative_displacement,
         inputs="rope_pairs",
+        rejects=("rope.positions_in_float16",),
+        blind_to=(
+            "rope.half_layout",
+            "rope.backward",
+            "rope.exponent_without_two",
+            "rope.exponent_reaches_one",
+            "rope.base_ignored",
+            "rope.position_plus_one",
+            "rope.last_pair_left_out",
+        ),
     ),
     _law(
         "pair_norms",
@@ -225,6 +118,19 @@ LAWS: tuple[Law, ...] = (
         "the two partners turn by different angles, or a table is no cosine and sine of one angle",
         "exact",
         pair_norms,
+        rejects=(
+            "rope.half_table_on_pairs",
+            "rope.sine_sign",
+            "rope.second_from_turned_first",
+            "rope.amplitude",
+            "rope.offset_swapped",
+        ),
+        blind_to=(
+            "rope.backward",
+            "rope.position_plus_one",
+            "rope.exponent_without_two",
+            "rope.base_ignored",
+        ),
     ),
     _law(
         "group_law",
@@ -233,6 +139,8 @@ LAWS: tuple[Law, ...] = (
         "equivariance",
         group_law,
         inputs="rope_pairs",
+        rejects=("rope.tables_cached_by_length",),
+        blind_to=("rope.backward", "rope.base_ignored"),
     ),
     _law(
         "linearity",
@@ -240,6 +148,8 @@ LAWS: tuple[Law, ...] = (
         "the result depends on the values other than by rotating them",
         "equivariance",
         linearity,
+        rejects=("rope.channels_clipped",),
+        blind_to=("rope.backward", "rope.sine_sign", "rope.exponent_without_two"),
     ),
     _law(
         "position_zero_is_identity",
@@ -248,6 +158,14 @@ LAWS: tuple[Law, ...] = (
         "exact",
         position_zero_is_identity,
         inputs="rope_zero",
+        rejects=("rope.float32_inside", "rope.position_plus_one"),
+        blind_to=(
+            "rope.half_layout",
+            "rope.backward",
+            "rope.exponent_without_two",
+            "rope.base_ignored",
+            "rope.frequencies_in_bfloat16",
+        ),
     ),
     _law(
         "untouched_channels",
@@ -257,6 +175,7 @@ LAWS: tuple[Law, ...] = (
         untouched_channels,
         inputs="rope_partial",
         options=("rotary_dim",),
+        rejects=("rope.rotary_dim_ignored", "rope.tail_in_bfloat16"),
     ),
     _law(
         "batch_positions",
@@ -265,6 +184,7 @@ LAWS: tuple[Law, ...] = (
         "reduced",
         batch_positions,
         inputs="rope_batch",
+        rejects=("rope.first_rows_positions",),
     ),
     _law(
         "basis_planes",
@@ -273,6 +193,7 @@ LAWS: tuple[Law, ...] = (
         "probe",
         basis_planes,
         inputs="rope_basis",
+        rejects=("rope.half_layout", "rope.pair_table_on_halves"),
     ),
     _law(
         "row_alone",
@@ -281,6 +202,7 @@ LAWS: tuple[Law, ...] = (
         "reduced",
         calls.row_alone(rope, token_alone),
         guarantee="batch-invariant",
+        rejects=("rope.head_major_positions",),
     ),
     _law(
         "others_change_nothing",
@@ -289,6 +211,24 @@ LAWS: tuple[Law, ...] = (
         "exact",
         calls.others_change_nothing(token_alone),
         guarantee="mask-exact",
+        rejects=("rope.copy_races_with_rotation",),
     ),
-    *calls.call_laws("rope", rope, others),
+    *calls.call_laws(
+        "rope",
+        rope,
+        others,
+        {
+            "inputs_unchanged": ("rope.writes_over_input",),
+            "repeatable": ("rope.copy_races_with_rotation",),
+            "views_equal_copies": ("rope.reads_as_contiguous",),
+            "no_memory": (
+                "rope.base_of_first_call",
+                "rope.longer_base_kept",
+                "rope.tables_of_longest_call",
+                "rope.buffer_handed_out",
+            ),
+            "output_form": ("rope.result_in_float32",),
+            "empty_batch": ("rope.empty_batch_flattened",),
+        },
+    ),
 )

@@ -76,6 +76,7 @@ LAWS: tuple[Law, ...] = (
         "pairs or signs are wrong, or something is rounded where the contract forbids it",
         "oracle",
         calls.matches_oracle(rope_apply),
+        rejects=("rope_apply.tables_exchanged", "rope_apply.partial_tile_of_tokens"),
     ),
     _law(
         "own_angles",
@@ -83,6 +84,7 @@ LAWS: tuple[Law, ...] = (
         "the tables are read in another order than rope's",
         "reduced",
         own_angles,
+        rejects=("rope_apply.half_layout",),
     ),
     _law(
         "row_alone",
@@ -91,6 +93,19 @@ LAWS: tuple[Law, ...] = (
         "reduced",
         calls.row_alone(rope_apply, row_alone),
         guarantee="batch-invariant",
+        rejects=("rope_apply.first_rows_tables",),
     ),
-    *calls.call_laws("rope_apply", rope_apply, others),
+    *calls.call_laws(
+        "rope_apply",
+        rope_apply,
+        others,
+        {
+            "inputs_unchanged": ("rope_apply.negates_table",),
+            "repeatable": ("rope_apply.copy_races_with_rotation",),
+            "views_equal_copies": ("rope_apply.tables_read_as_contiguous",),
+            "no_memory": ("rope_apply.copy_races_with_rotation",),
+            "output_form": ("rope_apply.result_in_float32",),
+            "empty_batch": ("rope_apply.empty_batch_flattened",),
+        },
+    ),
 )

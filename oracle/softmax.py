@@ -163,6 +163,15 @@ LAWS: tuple[Law, ...] = (
         "the function is not softmax along this axis, or it rounds where its contract forbids it",
         "oracle",
         calls.matches_oracle(softmax),
+        rejects=(
+            "softmax.exp_interpolated",
+            "softmax.float32_inside",
+            "softmax.small_weights_dropped",
+            "softmax.base_two",
+            "softmax.last_entry_dropped",
+            "softmax.small_steps_not_rescaled",
+            "softmax.odd_row_stale",
+        ),
     ),
     _law(
         "shift_invariance",
@@ -170,6 +179,8 @@ LAWS: tuple[Law, ...] = (
         "the largest logit of the row is not subtracted first, or not the same one everywhere",
         "equivariance",
         shift_invariance,
+        rejects=("softmax.no_maximum", "softmax.logits_clamped"),
+        blind_to=("softmax.base_two", "softmax.order_reversed", "softmax.last_block_only"),
     ),
     _law(
         "rows_sum_to_one",
@@ -177,6 +188,17 @@ LAWS: tuple[Law, ...] = (
         "the normaliser is not the sum of the numerators",
         "exact",
         rows_sum_to_one,
+        rejects=(
+            "softmax.sum_in_storage",
+            "softmax.extra_one",
+            "softmax.small_number_added",
+            "softmax.query_axis",
+            "softmax.padding_counted",
+            "softmax.partial_tile_of_rows",
+            "softmax.not_rescaled",
+            "softmax.partial_block_skipped",
+        ),
+        blind_to=("softmax.base_two", "softmax.order_reversed", "softmax.logits_clamped"),
     ),
     _law(
         "positive_and_at_most_one",
@@ -184,6 +206,8 @@ LAWS: tuple[Law, ...] = (
         "a weight is no probability",
         "exact",
         not_negative,
+        rejects=("softmax.last_block_only",),
+        blind_to=("softmax.base_two", "softmax.extra_one", "softmax.order_reversed"),
     ),
     _law(
         "order_kept",
@@ -191,6 +215,8 @@ LAWS: tuple[Law, ...] = (
         "places of the row are treated differently, or logits are altered before the exponential",
         "exact",
         order_kept,
+        rejects=("softmax.order_reversed",),
+        blind_to=("softmax.base_two", "softmax.extra_one", "softmax.small_number_added"),
     ),
     _law(
         "minus_infinity_gets_zero",
@@ -199,6 +225,11 @@ LAWS: tuple[Law, ...] = (
         "exact",
         minus_infinity_gets_zero,
         inputs="softmax_some_minus_infinity",
+        rejects=(
+            "softmax.minus_infinity_is_ten_thousand",
+            "softmax.exponent_clamped",
+            "softmax.empty_block",
+        ),
     ),
     _law(
         "any_axis",
@@ -207,6 +238,7 @@ LAWS: tuple[Law, ...] = (
         "reduced",
         any_axis,
         options=("dim",),
+        rejects=("softmax.negative_axis_from_front", "softmax.dim_ignored"),
     ),
     _law(
         "row_alone",
@@ -216,6 +248,7 @@ LAWS: tuple[Law, ...] = (
         calls.row_alone(softmax, row_alone),
         inputs="softmax_rows",
         guarantee="batch-invariant",
+        rejects=("softmax.maximum_of_all_rows", "softmax.first_row_of_tile"),
     ),
     _law(
         "others_change_nothing",
@@ -225,6 +258,19 @@ LAWS: tuple[Law, ...] = (
         calls.others_change_nothing(row_alone),
         inputs="softmax_rows",
         guarantee="mask-exact",
+        rejects=("softmax.maximum_of_all_rows",),
     ),
-    *calls.call_laws("softmax", softmax, others),
+    *calls.call_laws(
+        "softmax",
+        softmax,
+        others,
+        {
+            "inputs_unchanged": ("softmax.writes_over_input",),
+            "repeatable": ("softmax.normaliser_not_cleared",),
+            "views_equal_copies": ("softmax.reads_as_contiguous",),
+            "no_memory": ("softmax.buffer_handed_out", "softmax.padded_to_longest_call"),
+            "output_form": ("softmax.result_in_float32",),
+            "empty_batch": ("softmax.empty_batch_flattened",),
+        },
+    ),
 )
