@@ -9,6 +9,8 @@ SHELL := bash
 PYTHON ?= python3
 # how many tests run at a time
 WORKERS ?= 2
+# more for the command that a target runs, as in `make verify ARGS='--tier smoke'`
+ARGS ?=
 
 BIN := .venv/bin
 READY := .venv/stamp
@@ -24,12 +26,12 @@ $(READY): pyproject.toml constraints.txt .ci/environment.py
 	@$(PYTHON) .ci/environment.py
 
 verify: $(READY) ## judge every built-in target whose library is installed, and print the table
-	@$(BIN)/attnspec verify --all
+	@$(BIN)/attnspec verify --all $(ARGS)
 
 test: $(READY) ## the suite judged by itself, with coverage by folder and its floors
 	@data=$$(mktemp -d); trap 'rm -rf "$$data"' EXIT; export COVERAGE_FILE="$$data/coverage"; \
 	status=0; OMP_NUM_THREADS=1 HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(WORKERS) \
-	    --cov --cov-report= || status=1; \
+	    --cov --cov-report= $(ARGS) || status=1; \
 	for floor in $(FLOORS); do folder=$${floor%:*}; least=$${floor#*:}; \
 	    echo "coverage of $$folder (at least $$least %)"; \
 	    $(BIN)/coverage report --include="$$folder/*" --fail-under="$$least" || status=1; \
@@ -45,7 +47,7 @@ lint: $(READY) ## ruff, its formatter, and mypy, which must have seen every file
 	    "pyproject.toml, and whether attnspec/spec, oracle and impls are links"; exit 1 ;; esac
 
 score: $(READY) ## which law rejects which wrong implementation, over the whole catalogue
-	@$(BIN)/attnspec score --tier full
+	@$(BIN)/attnspec score --tier full $(ARGS)
 
 false-alarms: $(READY) ## right implementations on many inputs: how often the suite complains
 	@$(BIN)/python -m bench.false_alarms
