@@ -70,6 +70,7 @@ LAWS: tuple[Law, ...] = (
         "angles, pairs or signs are wrong, or something is rounded where the contract forbids it",
         "oracle",
         calls.matches_oracle(rope),
+        claims=("rope.definition", "rope.components"),
         rejects=(
             "rope.backward",
             "rope.last_pair_left_out",
@@ -101,6 +102,7 @@ LAWS: tuple[Law, ...] = (
         "equivariance",
         relative_displacement,
         inputs="rope_pairs",
+        claims=("rope.relative_displacement",),
         rejects=("rope.positions_in_float16",),
         blind_to=(
             "rope.half_layout",
@@ -118,6 +120,7 @@ LAWS: tuple[Law, ...] = (
         "the two partners turn by different angles, or a table is no cosine and sine of one angle",
         "exact",
         pair_norms,
+        claims=("rope.orthogonal",),
         rejects=(
             "rope.half_table_on_pairs",
             "rope.sine_sign",
@@ -139,6 +142,7 @@ LAWS: tuple[Law, ...] = (
         "equivariance",
         group_law,
         inputs="rope_pairs",
+        claims=("rope.group_law",),
         rejects=("rope.tables_cached_by_length",),
         blind_to=("rope.backward", "rope.base_ignored"),
     ),
@@ -148,6 +152,7 @@ LAWS: tuple[Law, ...] = (
         "the result depends on the values other than by rotating them",
         "equivariance",
         linearity,
+        claims=("rope.components",),
         rejects=("rope.channels_clipped",),
         blind_to=("rope.backward", "rope.sine_sign", "rope.exponent_without_two"),
     ),
@@ -158,6 +163,7 @@ LAWS: tuple[Law, ...] = (
         "exact",
         position_zero_is_identity,
         inputs="rope_zero",
+        claims=("rope.group_law",),
         rejects=("rope.float32_inside", "rope.position_plus_one"),
         blind_to=(
             "rope.half_layout",
@@ -175,6 +181,7 @@ LAWS: tuple[Law, ...] = (
         untouched_channels,
         inputs="rope_partial",
         options=("rotary_dim",),
+        claims=("rope.partial_splits",),
         rejects=("rope.rotary_dim_ignored", "rope.tail_in_bfloat16"),
     ),
     _law(
@@ -193,6 +200,7 @@ LAWS: tuple[Law, ...] = (
         "probe",
         basis_planes,
         inputs="rope_basis",
+        claims=("rope.blocks_of_all_pairs",),
         rejects=("rope.half_layout", "rope.pair_table_on_halves"),
     ),
     _law(

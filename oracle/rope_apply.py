@@ -76,6 +76,7 @@ LAWS: tuple[Law, ...] = (
         "pairs or signs are wrong, or something is rounded where the contract forbids it",
         "oracle",
         calls.matches_oracle(rope_apply),
+        claims=("rope.components",),
         rejects=("rope_apply.tables_exchanged", "rope_apply.partial_tile_of_tokens"),
     ),
     _law(
@@ -84,6 +85,7 @@ LAWS: tuple[Law, ...] = (
         "the tables are read in another order than rope's",
         "reduced",
         own_angles,
+        claims=("rope.listed_frequencies",),
         rejects=("rope_apply.half_layout",),
     ),
     _law(

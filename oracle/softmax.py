@@ -163,6 +163,7 @@ LAWS: tuple[Law, ...] = (
         "the function is not softmax along this axis, or it rounds where its contract forbids it",
         "oracle",
         calls.matches_oracle(softmax),
+        claims=("softmax.definition", "softmax.eq_exp_of_log_softmax"),
         rejects=(
             "softmax.exp_interpolated",
             "softmax.float32_inside",
@@ -179,6 +180,7 @@ LAWS: tuple[Law, ...] = (
         "the largest logit of the row is not subtracted first, or not the same one everywhere",
         "equivariance",
         shift_invariance,
+        claims=("softmax.shift_invariance",),
         rejects=("softmax.no_maximum", "softmax.logits_clamped"),
         blind_to=("softmax.base_two", "softmax.order_reversed", "softmax.last_block_only"),
     ),
@@ -188,6 +190,7 @@ LAWS: tuple[Law, ...] = (
         "the normaliser is not the sum of the numerators",
         "exact",
         rows_sum_to_one,
+        claims=("softmax.row_sums_one",),
         rejects=(
             "softmax.sum_in_storage",
             "softmax.extra_one",
@@ -206,6 +209,7 @@ LAWS: tuple[Law, ...] = (
         "a weight is no probability",
         "exact",
         not_negative,
+        claims=("softmax.weights_in_unit_interval",),
         rejects=("softmax.last_block_only",),
         blind_to=("softmax.base_two", "softmax.extra_one", "softmax.order_reversed"),
     ),
@@ -215,6 +219,7 @@ LAWS: tuple[Law, ...] = (
         "places of the row are treated differently, or logits are altered before the exponential",
         "exact",
         order_kept,
+        claims=("softmax.definition",),
         rejects=("softmax.order_reversed",),
         blind_to=("softmax.base_two", "softmax.extra_one", "softmax.small_number_added"),
     ),
@@ -225,6 +230,7 @@ LAWS: tuple[Law, ...] = (
         "exact",
         minus_infinity_gets_zero,
         inputs="softmax_some_minus_infinity",
+        claims=("softmax.definition",),
         rejects=(
             "softmax.minus_infinity_is_ten_thousand",
             "softmax.exponent_clamped",
@@ -238,6 +244,7 @@ LAWS: tuple[Law, ...] = (
         "reduced",
         any_axis,
         options=("dim",),
+        claims=("softmax.definition",),
         rejects=("softmax.negative_axis_from_front", "softmax.dim_ignored"),
     ),
     _law(
