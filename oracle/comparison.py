@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,57 +64,57 @@ def verdict(comparison: Comparison) -> Verdict:
         return Verdict(0.0, (), 0, 0)
     if comparison.allowance is None:
         ratios = np.where(_same(actual, expected), 0.0, np.inf)
-        judged = np.ones(actual.shape, bool)
+        count = ratios.size
     else:
-        ratios = _ratios(comparison, comparison.allowance)
-        judged = _judged(comparison, comparison.allowance)
+        with np.errstate(all="ignore"):
+            ratios = _ratios(comparison, comparison.allowance)
+            judged = _judged(comparison, comparison.allowance)
         ratios = np.where(judged, ratios, 0.0)
+        count = int(np.count_nonzero(judged))
     worst = int(ratios.argmax())
     return Verdict(
         ratio=float(ratios.flat[worst]),
         index=tuple(int(i) for i in np.unravel_index(worst, ratios.shape)),
-        judged=int(judged.sum()),
+        judged=count,
         elements=actual.size,
     )
 
 
 def errors(comparison: Comparison) -> Array:
     """Absolute difference of the two sides; infinite where just one of them is NaN."""
-    with np.errstate(invalid="ignore"):
+    with np.errstate(all="ignore"):
         difference: Array = comparison.actual - comparison.expected
-        if comparison.residual is not None:
-            difference = difference - comparison.residual
+    if comparison.residual is not None:
+        # a residual belongs to finite values only
+        difference = difference - np.where(np.isfinite(difference), comparison.residual, 0.0)
     difference = np.abs(difference)
-    same = _same(comparison.actual, comparison.expected)
-    if np.isfinite(difference).all() and comparison.residual is None:
+    if np.isfinite(difference).all():
         return difference
-    exact = same if comparison.residual is None else same & ~np.isfinite(comparison.expected)
-    return np.where(exact, 0.0, np.where(np.isnan(difference), np.inf, difference))
+    same = _same(comparison.actual, comparison.expected) & ~np.isfinite(comparison.expected)
+    return np.where(same, 0.0, np.where(np.isnan(difference), np.inf, difference))
 
 
 def _ratios(comparison: Comparison, allowance: Array) -> Array:
+    """Error over allowance; no error is none of any allowance."""
     error = errors(comparison)
-    widened = allowance * (1.0 + EVALUATION)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratio = error / widened
-    return np.where(error == 0.0, 0.0, np.where(np.isnan(ratio), np.inf, ratio))
+    ratio = error / (allowance * (1.0 + EVALUATION))
+    return np.where((error == 0.0) | np.isnan(ratio), np.where(error == 0.0, 0.0, np.inf), ratio)
 
 
 def _judged(comparison: Comparison, allowance: Array) -> Array:
     """Where something is promised: no overflow, no underflow, and an allowance that says
-    something about the output."""
+    something about the output. What is exact, an allowance of 0, is always judged."""
     fmt = FORMATS[comparison.dtype]
     expected = comparison.expected
-    size = np.abs(expected)
     finite = np.isfinite(expected)
-    with np.errstate(over="ignore", invalid="ignore"):
-        reach = size + allowance
-        # an exact zero is judged: it is not a result below the normal range
-        normal = (reach >= fmt.normal) | (allowance == 0.0) | (expected == 0.0)
-        rms = float(np.sqrt(np.mean(np.square(expected, where=finite, out=np.zeros_like(size)))))
-        sharp = allowance <= JUDGED_RMS * rms
-    # an expected zero with an allowance: a mask may promise it, underflow may not be judged
-    return np.where(finite, (reach < fmt.overflow) & normal & (sharp | (allowance == 0.0)), True)
+    known = expected if finite.all() else np.where(finite, expected, 0.0)
+    reach = np.abs(known) + allowance
+    # the root mean square, by way of the largest so that squares do not overflow
+    largest = float(np.abs(known).max()) or 1.0
+    rms = largest * math.sqrt(float(np.mean(np.square(known / largest))))
+    promised = (reach < fmt.overflow) & (reach >= fmt.normal) & (allowance <= JUDGED_RMS * rms)
+    judged: Array = promised | (allowance == 0.0) | ~finite
+    return judged
 
 
 def _same(a: Array, b: Array) -> Array:

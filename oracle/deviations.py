@@ -23,7 +23,7 @@ import numpy as np
 from attnspec.oracle.algebra import Array, Closure
 from attnspec.oracle.contraction import contracted
 from attnspec.oracle.deviating import Deviating, full, total_over, variance_of_rounding
-from attnspec.oracle.errors import Errors
+from attnspec.oracle.errors import Errors, full_shape
 from attnspec.oracle.precision import DEVIATIONS, LIBRARY_ULPS, Contract
 from attnspec.oracle.spread import Spread
 from attnspec.oracle.tape import Op
@@ -177,9 +177,8 @@ class Deviations:
 
         def closure(a: Deviating) -> Deviating:
             v, e = pair(a.pair)
-            with np.errstate(all="ignore"):
-                alone = spread(a.v, v, DEVIATIONS * np.sqrt(a.w), u) / DEVIATIONS
-                both = spread(a.v, v, DEVIATIONS * a.deviation, u) / DEVIATIONS
+            alone = spread(a.v, v, DEVIATIONS * np.sqrt(a.w), u) / DEVIATIONS
+            both = spread(a.v, v, DEVIATIONS * a.deviation, u) / DEVIATIONS
             alone, both = (np.where(np.isneginf(a.v), 0.0, s) for s in (alone, both))
             c = np.where(np.isfinite(both), both - alone, np.inf)
             w = np.where(np.isfinite(alone), alone, 0.0) ** 2
@@ -286,10 +285,7 @@ class Deviations:
     def finished(self, value: Deviating, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
         """Value, worst-case error, standard deviation."""
         v, e = self.errors.finished(value.pair, shape)
-        deviation = np.asarray(value.deviation)
-        if deviation.ndim:
-            deviation = deviation.reshape(deviation.shape[: len(shape)])
-        return v, e, np.broadcast_to(deviation, shape)
+        return v, e, full_shape(np.asarray(value.deviation), shape)
 
 
 @cache

@@ -132,11 +132,10 @@ class Errors:
         rounded = self.rounded(op)
 
         def function(a: Erring, b: Erring) -> Erring:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                v = a[0] / b[0]
-                room = np.abs(b[0]) - b[1]
-                e = np.where(room > 0.0, (a[1] + np.abs(v) * b[1]) / room, np.inf)
-                result: Erring = rounded(v, e)
+            v = a[0] / b[0]
+            room = np.abs(b[0]) - b[1]
+            e = np.where(room > 0.0, (a[1] + np.abs(v) * b[1]) / room, np.inf)
+            result: Erring = rounded(v, e)
             return result
 
         return function
@@ -166,11 +165,10 @@ class Errors:
         sure = op.place in REGIONS and op.name in ("sin", "cos", "tanh")
 
         def closure(a: Erring) -> Erring:
-            with np.errstate(all="ignore"):
-                v = function(a[0])
-                result: Erring = rounded(v, spread(a[0], v, a[1], u))
-                if sure:
-                    result = v, np.where((a[0] == 0.0) & (a[1] == 0.0), 0.0, result[1])
+            v = function(a[0])
+            result: Erring = rounded(v, spread(a[0], v, a[1], u))
+            if sure:
+                result = v, np.where((a[0] == 0.0) & (a[1] == 0.0), 0.0, result[1])
             # e^(minus infinity) is 0 in every format
             return result if np.isfinite(a[0]).all() else (v, _zero_at_infinity(a[0], result[1]))
 
@@ -291,10 +289,14 @@ class Errors:
         return lambda a, b: a[0] != b[0]
 
     def finished(self, value: Erring, shape: tuple[int, ...]) -> Erring:
-        v, e = value
-        v = np.broadcast_to(v.reshape(v.shape[: len(shape)]), shape)
-        e = np.asarray(e)
-        return v, np.broadcast_to(e.reshape(e.shape[: len(shape)]) if e.ndim else e, shape)
+        return full_shape(value[0], shape), full_shape(np.asarray(value[1]), shape)
+
+
+def full_shape(values: Array, shape: tuple[int, ...]) -> Array:
+    """Without the reduced axes, at every element of the result."""
+    if values.ndim:
+        values = values.reshape(values.shape[: len(shape)])
+    return values if values.shape == shape else np.broadcast_to(values, shape)
 
 
 def _zero_at_infinity(x: Array, e: Any) -> Array:

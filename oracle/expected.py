@@ -40,11 +40,15 @@ class Expected:
 
     def reshaped(self, shape: tuple[int, ...]) -> Expected:
         """The same elements in another shape."""
+        if self.value.shape == shape:
+            return self
         rest = None if self.residual is None else self.residual.reshape(shape)
         return Expected(self.value.reshape(shape), self.allowance.reshape(shape), rest)
 
     def moved(self, source: int, destination: int) -> Expected:
         """The same elements with one axis moved."""
+        if destination in (source, source % self.value.ndim):
+            return self
         move = np.moveaxis
         rest = None if self.residual is None else move(self.residual, source, destination)
         return Expected(
@@ -68,8 +72,7 @@ def expected(
     from another tape. The value comes from balls where float64 is too coarse to judge with."""
     tape = tape_of(definition)
     key = tuple(parameters.items())
-    with np.errstate(all="ignore"):
-        value, allowance = planned(tape, errors_of(contract), key)(arrays)
+    value, allowance = planned(tape, errors_of(contract), key)(arrays)
     if contract.storage != "float64" or not _is_sharp(value, allowance):
         return Expected(value, allowance)
     exact = {k: v[0] if isinstance(v, tuple) else v for k, v in arrays.items()}

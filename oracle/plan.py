@@ -7,7 +7,7 @@ when the plan is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -42,8 +42,10 @@ class Plan:
         """The result, of shape `self.shape`. Raises ValueError for a missing array."""
         registers = self._constants.copy()
         self._arrays = {name: self._lifted(name, arrays) for name in self.tape.arrays}
-        for register, closure, args in self._steps:
-            registers[register] = closure(*[registers[a] for a in args])
+        # overflow, 0/0 and the like are values here: algebras say what follows from them
+        with np.errstate(all="ignore"):
+            for register, closure, args in self._steps:
+                registers[register] = closure(*[registers[a] for a in args])
         return self.algebra.finished(registers[self.tape.result], self.shape)
 
     def _lifted(self, name: str, arrays: Mapping[str, Any]) -> Any:
@@ -84,7 +86,8 @@ class Plan:
                 return array.transpose(order).reshape(shape)
 
             return lambda *_: self._each(self._arrays[name], viewed)
-        return lambda *_: self._each(self._arrays[name], lambda a: _gathered(a, indices))
+        gathered = _gatherer(indices, axes, self.ndim)
+        return lambda *_: self._each(self._arrays[name], gathered)
 
     def _plain_axis(self, register: int) -> int | None:
         op = self.tape.ops[register]
@@ -98,15 +101,43 @@ class Plan:
         return function(value)
 
 
+def _gatherer(indices: list[Array], axes: list[int | None], ndim: int) -> Callable[[Array], Array]:
+    """The function that reads an array at constant index expressions."""
+    computed = [place for place, axis in enumerate(axes) if axis is None]
+    plain = [axis for axis in axes if axis is not None]
+    one = computed[0]
+    varying = [axis for axis, size in enumerate(indices[one].shape) if size > 1]
+    target = varying[0] if varying else min(set(range(ndim)) - set(plain), default=-1)
+    moved = [target if axis is None else axis for axis in axes]
+    if len(computed) == 1 and len(varying) <= 1 and moved == list(range(ndim)):
+        # one computed index along its own axis: the rest stays where it is
+        return partial(_taken, index=indices[one].ravel(), axis=one)
+    return partial(_gathered, indices=indices)
+
+
+def _taken(array: Array, index: Array, axis: int) -> Array:
+    size = array.shape[axis]
+    inside = (index >= 0) & (index < size)
+    if inside.all():
+        return array.take(index, axis)
+    values = array.take(np.clip(index, 0, max(size - 1, 0)), axis)
+    shape = [1] * array.ndim
+    shape[axis] = -1
+    return _outside_marked(values, inside.reshape(shape))
+
+
 def _gathered(array: Array, indices: list[Array]) -> Array:
-    inside = True
+    inside: Any = True
     clamped = []
     for index, size in zip(indices, array.shape, strict=True):
         clamped.append(np.clip(index, 0, max(size - 1, 0)))
         inside = inside & (index >= 0) & (index < size)
     values: Array = array[tuple(clamped)]
-    if np.all(inside):
-        return values
+    return values if np.all(inside) else _outside_marked(values, inside)
+
+
+def _outside_marked(values: Array, inside: Any) -> Array:
+    """Entries outside of an array, which only an untaken branch may read."""
     if values.dtype.kind in "iub":
         return np.where(inside, values, np.iinfo(values.dtype).min)
     return np.where(inside, values, np.nan)

@@ -15,6 +15,7 @@ from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs
 from attnspec.oracle.precision import snapped
 from attnspec.oracle.rope_values import paired, rope, width
+from attnspec.oracle.rounding import formed
 
 Array = np.ndarray[Any, Any]
 
@@ -38,6 +39,8 @@ def relative_displacement(implementation: Implementation, inputs: Inputs) -> lis
         for y, e in zip((first, second), errors, strict=True)
     )
     allowance = np.maximum(allowance, np.swapaxes(allowance, -1, -2))
+    d = first.shape[-1]
+    allowance += sum(formed(_scores(np.abs(y), np.abs(y)), d) for y in (first, second))
     what = f"scores after a shift by {shift}"
     return [alike(what, _scores(second, second), _scores(first, first), allowance, "float64")]
 
@@ -63,6 +66,7 @@ def pair_norms(implementation: Implementation, inputs: Inputs) -> list[Compariso
     first, second = paired(implementation, np.abs(actual), r)
     e0, e1 = paired(implementation, allowance, r)
     room = 2.0 * (first * e0 + second * e1) + e0**2 + e1**2
+    room += 2.0 * formed(squares(np.abs(actual)) + room, 2)
     before = squares(inputs.arrays["x"] * unit)
     return [alike("squared length of a pair", squares(actual), before, room, "float64")]
 

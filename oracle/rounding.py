@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.oracle.precision import NUMPY_TYPES, Format
+from attnspec.oracle.precision import FORMATS, NUMPY_TYPES, Format
 
 Array = np.ndarray[Any, Any]
 
@@ -18,6 +18,13 @@ LARGEST_WHOLE = 2.0**53
 def gamma(n: int, u: float) -> float:
     """n u / (1 - n u), the growth of n roundings; infinite once they may eat everything."""
     return n * u / (1.0 - n * u) if n * u < 1.0 else math.inf
+
+
+def formed(size: Array, terms: int) -> Array:
+    """Error of a sum of products that a law itself forms in float64, from the sum of the sizes:
+    what is added to a comparison's allowance for it."""
+    own = FORMATS["float64"]
+    return gamma(terms, own.roundoff) * size + terms * own.normal
 
 
 def representable(values: Array, fmt: Format) -> Array:

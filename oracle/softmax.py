@@ -17,6 +17,7 @@ from attnspec.oracle.expected import Expected, expected
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs, Kind, Law
 from attnspec.oracle.precision import FORMATS, snapped
+from attnspec.oracle.rounding import formed
 from attnspec.spec.softmax_definition import DEFINITION
 
 Array = np.ndarray[Any, Any]
@@ -26,7 +27,7 @@ def softmax(implementation: Implementation, inputs: Inputs) -> Expected:
     """The weights of a call, of the shape of `x`, under the implementation's contract."""
     x = inputs.arrays["x"]
     dim = axis(inputs)
-    moved = np.moveaxis(x, dim, -1)
+    moved = x if dim in (-1, x.ndim - 1) else np.moveaxis(x, dim, -1)
     rows, n = int(np.prod(moved.shape[:-1], dtype=np.int64)), moved.shape[-1]
     right = expected(
         DEFINITION,
@@ -34,7 +35,7 @@ def softmax(implementation: Implementation, inputs: Inputs) -> Expected:
         {"x": moved.reshape(rows, n)},
         implementation.contract,
     )
-    return right.reshaped(moved.shape).moved(-1, dim)
+    return right.reshaped(moved.shape).moved(-1, dim % x.ndim)
 
 
 def axis(inputs: Inputs) -> int:
@@ -68,7 +69,7 @@ def rows_sum_to_one(implementation: Implementation, inputs: Inputs) -> list[Comp
     dim = axis(inputs)
     total = implementation(inputs).sum(axis=dim)
     allowance = softmax(implementation, inputs).allowance.sum(axis=dim)
-    # adding up in float64 is 2^-53 a term, far below the weights' own allowances
+    allowance += formed(np.ones_like(total), inputs.arrays["x"].shape[dim])
     return [alike("sum of a row", total, np.ones_like(total), allowance, implementation.dtype)]
 
 
