@@ -183,9 +183,15 @@ def _called(implementation: Implementation, calls: list[Inputs]) -> None:
 
 
 def call_laws(
-    component: str, oracle: Oracle, others: Others, rejects: Mapping[str, tuple[str, ...]]
+    component: str,
+    oracle: Oracle,
+    others: Others,
+    rejects: Mapping[str, tuple[str, ...]],
+    *,
+    two_runs: str = "",
 ) -> tuple[Law, ...]:
-    """The rows that every component has; `rejects` maps a law's last name to its faults."""
+    """The rows that every component has. `rejects` maps a law's last name to its faults;
+    `two_runs` is the family for laws that compare two runs, whose allowances add up."""
 
     def law(name: str, says: str, means: str, check: Check, **more: Any) -> Law:
         family = more.pop("inputs", component)
@@ -214,6 +220,7 @@ def call_laws(
             "strides are assumed, or a view's memory is read in another order",
             views_equal_copies(oracle),
             kind="reduced",
+            inputs=two_runs or component,
             guarantee="layout-invariant",
         ),
         law(

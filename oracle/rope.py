@@ -120,6 +120,7 @@ LAWS: tuple[Law, ...] = (
         "the two partners turn by different angles, or a table is no cosine and sine of one angle",
         "exact",
         pair_norms,
+        inputs="rope_pairs",
         claims=("rope.orthogonal",),
         rejects=(
             "rope.half_table_on_pairs",
@@ -210,6 +211,7 @@ LAWS: tuple[Law, ...] = (
         "reduced",
         calls.row_alone(rope, token_alone),
         guarantee="batch-invariant",
+        inputs="rope_pairs",
         rejects=("rope.head_major_positions",),
     ),
     _law(
@@ -238,5 +240,6 @@ LAWS: tuple[Law, ...] = (
             "output_form": ("rope.result_in_float32",),
             "empty_batch": ("rope.empty_batch_flattened",),
         },
+        two_runs="rope_pairs",
     ),
 )
