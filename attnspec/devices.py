@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from attnspec import arrays
 from attnspec.loading import Loaded
@@ -31,6 +32,22 @@ def devices_present(kind: str) -> list[str]:
     if kind == "numpy" or not arrays.has_torch():
         return ["cpu"]
     return ["cpu", "cuda"] if arrays.torch().cuda.is_available() else ["cpu"]
+
+
+@contextmanager
+def one_thread(loaded: Loaded) -> Iterator[None]:
+    """Keeps torch to one thread meanwhile: sums are then added in one order, so that a run gives
+    the same results however many processes it has."""
+    if loaded.declaration.arrays != "torch":
+        yield
+        return
+    torch = arrays.torch()
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def device_settings(loaded: Loaded, devices: Sequence[str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from attnspec.arrays import has_torch
 from attnspec.declaration import limits_of
+from attnspec.devices import one_thread
 from attnspec.diagnosis import Explanation, explanations, tightest
 from attnspec.judging import Judgement, LawError, judged
 from attnspec.loading import Loaded
@@ -68,7 +69,8 @@ def outcome_of(law: Law, loaded: Loaded, dtype: str, device: str, effort: Effort
     if lacking:
         return replace(blank, reason=f"{law.component} does not accept {', '.join(lacking)}")
     try:
-        return _driven(law, subject, blank, effort)
+        with one_thread(loaded):
+            return _driven(law, subject, blank, effort)
     except LawError as error:
         return replace(blank, reason=f"error in the law itself: {error}", error=str(error))
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 
 from attnspec import __version__
-from attnspec.devices import device_settings, devices_of
+from attnspec.devices import device_settings, devices_of, one_thread
 from attnspec.driving import Effort, outcome_of
 from attnspec.loading import Loaded, load
 from attnspec.oracle.law import Law
 from attnspec.outcome import Outcome, Run
+from attnspec.processes import results
 from attnspec.shares import settled, untested
 from attnspec.usage import UsageError
 
@@ -105,6 +103,8 @@ def run(
     except KeyboardInterrupt:
         interrupted = True
     narrowed = bool(selection.dtypes or selection.devices)
+    with one_thread(loaded):
+        settings = device_settings(loaded, [task.device for task in plan.tasks])
     final = settled(loaded, [*outcomes, *plan.absent], laws, narrowed=narrowed)
     return Run(
         target=loaded.name,
@@ -113,7 +113,7 @@ def run(
         tier=effort.tier,
         outcomes=final,
         untested=untested(loaded, final, selection.components),
-        settings=device_settings(loaded, [task.device for task in plan.tasks]),
+        settings=settings,
         interrupted=interrupted,
     )
 
@@ -136,60 +136,36 @@ def _in_parallel(
 ) -> Iterator[Outcome]:
     position = 0
     while position < len(tasks):
-        # after a crash, one task at a time finds the one that crashes
-        with _pool(loaded.given, workers) as pool:
-            futures = [pool.submit(_work, task, effort) for task in tasks[position:]]
-            try:
+        calls = [(task, effort) for task in tasks[position:]]
+        try:
+            with results(_work, calls, workers, _start, (loaded.given,)) as futures:
                 for future in futures:
                     yield future.result()
                     position += 1
-                return
-            except BrokenProcessPool:
-                pass
-            except BaseException:
-                _cancel(pool, futures)
-                raise
-        yield _alone(loaded, tasks[position], effort)
-        position += 1
+            return
+        except BrokenProcessPool:
+            # one task alone tells whether it is the one that ends the process
+            yield _alone(loaded, tasks[position], effort)
+            position += 1
 
 
 def _alone(loaded: Loaded, task: Task, effort: Effort) -> Outcome:
-    with _pool(loaded.given, 1) as pool:
-        try:
-            return pool.submit(_work, task, effort).result()
-        except BrokenProcessPool:
-            component = task.law.partition(".")[0]
-            return Outcome(
-                task.law, component, task.dtype, task.device, "fail",
-                reason="the process ended while this law ran: the target crashes",
-            )  # fmt: skip
-
-
-def _cancel(pool: ProcessPoolExecutor, futures: list[Future[Outcome]]) -> None:
-    for future in futures:
-        future.cancel()
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in multiprocessing.active_children():
-        process.terminate()
-
-
-def _pool(given: str, workers: int) -> ProcessPoolExecutor:
-    # a forked process cannot use CUDA, and copies locks in whatever state they are
-    spawn = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(workers, mp_context=spawn, initializer=_start, initargs=(given,))
+    try:
+        with results(_work, [(task, effort)], 1, _start, (loaded.given,)) as (future,):
+            return future.result()
+    except BrokenProcessPool:
+        component = task.law.partition(".")[0]
+        return Outcome(
+            task.law, component, task.dtype, task.device, "fail",
+            reason="the process ended while this law ran: the target crashes",
+        )  # fmt: skip
 
 
 _LOADED: list[Loaded] = []
 
 
 def _start(given: str) -> None:
-    # the process that started this one hears Ctrl-C, and ends it
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _LOADED[:] = [load(given)]
-    if _LOADED[0].declaration.arrays == "torch":
-        import torch
-
-        torch.set_num_threads(1)
 
 
 def _sick(device: str) -> bool:

@@ -7,20 +7,20 @@ reject what it calls itself blind to, nor the reference.
 from __future__ import annotations
 
 import functools
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from attnspec import __version__
 from attnspec.catalogue import all_faults
+from attnspec.devices import one_thread
 from attnspec.driving import Effort, outcome_of, scope_of, seed_of
 from attnspec.judging import judged
 from attnspec.loading import Loaded, load
 from attnspec.oracle.inputs import strategy
 from attnspec.oracle.law import Law
 from attnspec.outcome import Outcome
+from attnspec.processes import results
 from attnspec.runner import all_laws
 from attnspec.search import sweep
 from attnspec.subject import Subject
@@ -122,7 +122,8 @@ def _count(law: Law, loaded: Loaded, dtype: str, effort: Effort) -> Count | None
     judge = functools.partial(judged, law, subject)
     draws = strategy(law.inputs, scope_of(subject))
     seed = seed_of(effort, law, dtype, "cpu")
-    swept = sweep(judge, draws, effort.count, seed, deep=effort.deep, whole=True)
+    with one_thread(loaded):
+        swept = sweep(judge, draws, effort.count, seed, deep=effort.deep, whole=True)
     return Count(law.id, dtype, swept.failing, swept.examples)
 
 
@@ -165,15 +166,9 @@ def _mapped(
     if workers <= 1:
         yield from map(work, ids)
         return
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=spawn, initializer=_start) as pool:
-        yield from pool.map(work, ids)
-
-
-def _start() -> None:
-    import torch
-
-    torch.set_num_threads(1)
+    with results(work, [(identity,) for identity in ids], workers, all_laws) as futures:
+        for future in futures:
+            yield future.result()
 
 
 def score_json(score: Score, effort: Effort) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.oracle.rounding import representable
 from attnspec.oracle.float64 import Float64
 from attnspec.oracle.plan import Plan
 from attnspec.oracle.precision import LIBRARY_ULPS, POWER_ULPS, Contract, Format
+from attnspec.oracle.rounding import representable
 from attnspec.oracle.tape import Op
 from attnspec.spec.definition import REGIONS
 

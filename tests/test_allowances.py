@@ -35,29 +35,39 @@ FAMILIES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Array]] = {
     "heavy-tailed": lambda g, s: np.clip(g.standard_t(1.5, s), -1000, 1000),
     "mean and noise": lambda g, s: 200.0 + 0.01 * g.standard_normal(s),
     "sparse": lambda g, s: g.standard_normal(s) * (g.random(s) < 0.2),
-    "cancelling": lambda g, s: np.where(np.arange(s[-1]) % 2, -1.0, 1.0 + 2.0**-7) * g.random(s[:-1] + (1,)),
+    "cancelling": lambda g, s: (
+        np.where(np.arange(s[-1]) % 2, -1.0, 1.0 + 2.0**-7) * g.random((*s[:-1], 1))
+    ),
     "spike": lambda g, s: np.where(g.random(s) < 1.5 / s[-1], 300.0, g.standard_normal(s)),
     "constant": lambda g, s: np.full(s, g.standard_normal()),
     "tiny": lambda g, s: g.standard_normal(s) * 2.0**-20,
-    "midpoints": lambda g, s: (1.0 + (2 * g.integers(0, 128, s) + 1) * 2.0**-8) * g.choice([-1.0, 1.0], s),
+    "midpoints": lambda g, s: (
+        (1.0 + (2 * g.integers(0, 128, s) + 1) * 2.0**-8) * g.choice([-1.0, 1.0], s)
+    ),
     "coherent": lambda g, s: 1.0 + g.random(s),
     "equal": lambda g, s: np.broadcast_to(g.standard_normal(s[-1]), s),
-}  # fmt: skip
+}
 
 
 def sizes(made: Definition, g: np.random.Generator) -> dict[str, Any]:
     """A shape and parameters for a definition."""
     d = 2 * int(g.integers(1, 9))
     drawn = {
-        "rows": int(g.integers(1, 6)), "n": int(g.choice([1, 2, 3, 5, 8, 17, 33, 64])),
-        "batch": int(g.integers(1, 3)), "heads": int(g.integers(1, 3)),
-        "length": int(g.integers(1, 7)), "d": d, "r": 2 * int(g.integers(1, d // 2 + 1)),
+        "rows": int(g.integers(1, 6)),
+        "n": int(g.choice([1, 2, 3, 5, 8, 17, 33, 64])),
+        "batch": int(g.integers(1, 3)),
+        "heads": int(g.integers(1, 3)),
+        "length": int(g.integers(1, 7)),
+        "d": d,
+        "r": 2 * int(g.integers(1, d // 2 + 1)),
         "base": float(g.choice([10000.0, 500000.0, 2.0, 100.0])),
-    }  # fmt: skip
+    }
     return {str(p): drawn[str(p)] for p in made.parameters}
 
 
-def arrays(made: Definition, shape: dict[str, Any], g: np.random.Generator, family: str, dtype: str) -> dict[str, Array]:  # fmt: skip
+def arrays(
+    made: Definition, shape: dict[str, Any], g: np.random.Generator, family: str, dtype: str
+) -> dict[str, Array]:
     fill = FAMILIES[family]
     if made.name == "softmax":
         return {"x": snapped(fill(g, (shape["rows"], shape["n"])), dtype)}
@@ -142,10 +152,8 @@ def test_deviations_cover_the_largest_of_many_emulations(
 
 def _call(function: Any, dtype: str, given: dict[str, Array], shape: dict[str, Any]) -> Array:
     kind = getattr(torch, dtype)
-    tensors = {
-        k: torch.from_numpy(np.array(v)) if v.dtype.kind == "i" else torch.from_numpy(np.array(v)).to(kind)
-        for k, v in given.items()
-    }  # fmt: skip
+    tensors = {k: torch.from_numpy(np.array(v)) for k, v in given.items()}
+    tensors = {k: v.to(kind) if v.is_floating_point() else v for k, v in tensors.items()}
     options = {"base": shape["base"], "rotary_dim": shape["r"]} if "r" in shape else {}
     result: Array = function(*tensors.values(), **options).to(torch.float64).numpy()
     return result
@@ -190,7 +198,7 @@ RIGHT: list[tuple[str, Any, Definition, str, float, float]] = [
     ("rope by steps", rotated_by_steps, PLAIN, "eager", 0.2, 0.5),
     ("rope_apply", rope_apply, ALL[5], "strict", 0.5, 0.9),
     ("rope_apply_half", rope_apply_half, ALL[7], "strict", 0.5, 0.9),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("dtype", HALVES)
@@ -219,7 +227,9 @@ def test_right_code_stays_within_and_comes_near(case: Any, dtype: str) -> None:
         given = arrays(made, shape, g, ("normal", "midpoints")[start], dtype)
         best = ratio(given, shape)
         for _ in range(60):
-            moved = given["x"] * (1 + 0.3 * g.standard_normal(given["x"].shape) * (g.random(given["x"].shape) < 0.3))  # fmt: skip
+            x = given["x"]
+            some = g.random(x.shape) < 0.3
+            moved = x * (1.0 + 0.3 * some * g.standard_normal(x.shape))
             tried = given | {"x": snapped(moved, dtype)}
             found = ratio(tried, shape)
             if found >= best:

@@ -193,7 +193,7 @@ def arrays_of(made: Definition, sizes: dict[str, Any]) -> dict[str, Any]:
 def test_printed_source_computes_what_the_tape_does(made: Definition) -> None:
     text = source(compiled(made))
     scope: dict[str, Any] = {"np": np}
-    exec(text, scope)  # noqa: S102  # the text is ours: running it is the test
+    exec(text, scope)  # the text is ours: running it is the test
     sizes = sizes_of(made)
     arrays = arrays_of(made, sizes)
     printed = scope[made.name.replace(".", "_")](*arrays.values(), **sizes)
@@ -215,7 +215,7 @@ def by_hand(node: Any, scope: dict[Any, Any]) -> Any:
         at = tuple(int(by_hand(i, scope)) for i in node.indices)
         return mpmath.mpf(float(scope[node.base.label][at]))
     if name in ("Sum", "Maximum"):
-        (k, low, high), = node.limits
+        ((k, low, high),) = node.limits
         ends = (int(by_hand(low, scope)), int(by_hand(high, scope)))
         terms = [by_hand(node.function, {**scope, k: v}) for v in range(ends[0], ends[1] + 1)]
         return mpmath.fsum(terms) if name == "Sum" else max(terms)
@@ -223,13 +223,20 @@ def by_hand(node: Any, scope: dict[Any, Any]) -> Any:
         return next(by_hand(v, scope) for v, c in node.args if c == True or by_hand(c, scope))  # noqa: E712
     args = [by_hand(a, scope) for a in (node.args[:1] if name == "rnd" else node.args)]
     known: dict[str, Any] = {
-        "rnd": lambda a: a, "either": lambda a, b: a,
-        "Add": lambda *a: mpmath.fsum(a), "Mul": lambda *a: mpmath.fprod(a),
-        "Pow": lambda a, b: a**b, "exp": mpmath.exp, "log": mpmath.log, "cos": mpmath.cos,
-        "sin": mpmath.sin, "floor": lambda a: int(mpmath.floor(a)),
-        "Mod": lambda a, b: int(a) % int(b), "StrictLessThan": lambda a, b: a < b,
+        "rnd": lambda a: a,
+        "either": lambda a, b: a,
+        "Add": lambda *a: mpmath.fsum(a),
+        "Mul": lambda *a: mpmath.fprod(a),
+        "Pow": lambda a, b: a**b,
+        "exp": mpmath.exp,
+        "log": mpmath.log,
+        "cos": mpmath.cos,
+        "sin": mpmath.sin,
+        "floor": lambda a: int(mpmath.floor(a)),
+        "Mod": lambda a, b: int(a) % int(b),
+        "StrictLessThan": lambda a, b: a < b,
         "Equality": lambda a, b: a == b,
-    }  # fmt: skip
+    }
     return known[name](*args)
 
 
@@ -238,7 +245,16 @@ def test_mpmath_agrees_on_tiny_shapes(made: Definition) -> None:
     """Element by element, straight from the sympy expression, in 40 digits."""
     import mpmath
 
-    sizes = {**sizes_of(made), "rows": 2, "n": 3, "batch": 1, "heads": 1, "length": 2, "d": 4, "r": 2}
+    sizes = {
+        **sizes_of(made),
+        "rows": 2,
+        "n": 3,
+        "batch": 1,
+        "heads": 1,
+        "length": 2,
+        "d": 4,
+        "r": 2,
+    }
     sizes = {k: v for k, v in sizes.items() if k in {str(p) for p in made.parameters}}
     arrays = arrays_of(made, {**sizes, "rows": 2, "n": 3})
     if made.name == "softmax":
