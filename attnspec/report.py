@@ -3,7 +3,7 @@ tested. On a terminal with colour, elsewhere as plain text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.box import ASCII2, SIMPLE, Box
 from rich.console import Console
@@ -33,8 +33,11 @@ def print_run(console: Console, run: Run) -> None:
     print_line(console, _verdict(run), VERDICTS[run.verdict])
 
 
-def print_comparison(console: Console, runs: Sequence[Run], skipped: dict[str, str]) -> None:
-    """One table of targets and components: verdict, worst ratio, tightest preset."""
+def print_comparison(
+    console: Console, runs: Sequence[Run], skipped: Mapping[str, str], known: Mapping[str, str]
+) -> None:
+    """One table of targets and components: verdict, worst ratio, tightest preset. `known` gives
+    the reasons of targets that must fail."""
     components = list(dict.fromkeys(o.component for run in runs for o in run.outcomes))
     table = Table(box=_box(console))
     table.add_column("target", overflow="fold")
@@ -45,7 +48,11 @@ def print_comparison(console: Console, runs: Sequence[Run], skipped: dict[str, s
         cells = [
             _cell([o for o in run.outcomes if o.component == component]) for component in components
         ]
-        table.add_row(escape(run.target), *cells, _styled(run.verdict, VERDICTS[run.verdict]))
+        verdict = _styled(run.verdict, VERDICTS[run.verdict])
+        if run.target in known:
+            reason = f"known: {known[run.target]} (BUGS.md)"
+            verdict += f", {reason if run.verdict == 'fails' else 'though ' + reason}"
+        table.add_row(escape(run.target), *cells, verdict)
     for name, reason in skipped.items():
         table.add_row(escape(name), *[""] * len(components), escape(reason))
     console.print(table)
@@ -150,11 +157,13 @@ def _verdict(run: Run) -> str:
     told = f"{examples} examples, seed {run.seed}, tier {run.tier}"
     if errors:
         return f"{run.target} could not be judged, by a mistake of the suite: {errors[0]}"
+    if run.interrupted and run.verdict != "fails":
+        return f"{run.target} could not be judged: the run was interrupted ({told})"
     if run.verdict == "fails":
         return f"{run.target} does not conform: {failed} laws fail ({told})"
     if run.verdict == "conforms":
         return f"{run.target} conforms: {passed} laws hold ({told})"
-    return f"{run.target} could not be judged: nothing was tested to the end ({told})"
+    return f"{run.target} could not be judged: nothing was tested ({told})"
 
 
 def _styled(text: str, style: str) -> str:

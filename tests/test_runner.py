@@ -230,6 +230,31 @@ def law_of_id(identity: str) -> Law:
     return next(row for row in runner.all_laws() if row.id == identity)
 
 
+def numpy_softmax(x: Any, *, dim: int = -1) -> Any:
+    wide = x.astype(np.float64)
+    weights = np.exp(wide - wide.max(axis=dim, keepdims=True))
+    return (weights / weights.sum(axis=dim, keepdims=True)).astype(x.dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+def test_a_target_over_numpy_arrays(dtype: str) -> None:
+    assert outcome(numpy_softmax, dtype=dtype, arrays="numpy").status == "pass"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+def test_a_target_over_dlpack(dtype: str) -> None:
+    def exchanged(x: Any, *, dim: int = -1) -> Any:
+        return torch.softmax(torch.utils.dlpack.from_dlpack(x), dim)
+
+    assert outcome(exchanged, dtype=dtype, arrays="dlpack").status == "pass"
+
+
+def test_a_failing_call_is_written_for_the_targets_arrays() -> None:
+    found = outcome(lambda x, dim=-1: numpy_softmax(x, dim=0), arrays="numpy")
+    assert "import numpy as np" in found.case
+    assert "torch" not in found.case
+
+
 def test_a_signature_that_does_not_fit_is_a_failure_without_any_call() -> None:
     found = outcome(lambda x, temperature: x)
     assert (found.status, found.examples) == ("fail", 0)
