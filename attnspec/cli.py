@@ -115,5 +115,5 @@ def score(ctx: click.Context, /, **given: Any) -> None:
 
 def console() -> Console:
     """Standard output: as wide as the terminal, or plain text of a fixed width."""
-    wide = Console()
-    return wide if wide.is_terminal else Console(width=WIDTH, color_system=None)
+    wide = Console(emoji=False)
+    return wide if wide.is_terminal else Console(width=WIDTH, color_system=None, emoji=False)

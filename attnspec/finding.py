@@ -36,12 +36,17 @@ def found(words: str) -> object:
         module = _file(Path(source))
     else:
         module = _importable(source, words, list(TARGETS))
-    return _part(module, attribute, source) if source != words else module
+    if source == words:
+        return module
+    if not attribute:
+        raise UsageError(f"{words!r} names no object after its colon")
+    return _part(module, attribute, source)
 
 
 def _is_path(words: str) -> bool:
     path = Path(words)
-    return words.endswith(".py") or path.is_file() or "/" in words or "\\" in words
+    folder = path.is_dir() and not words.isidentifier()
+    return folder or words.endswith(".py") or path.is_file() or "/" in words or "\\" in words
 
 
 def _file(path: Path) -> object:

@@ -3,7 +3,8 @@ tested. On a terminal with colour, elsewhere as plain text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from rich.box import ASCII2, SIMPLE, Box
 from rich.console import Console
@@ -34,7 +35,10 @@ def print_run(console: Console, run: Run) -> None:
 
 
 def print_comparison(
-    console: Console, runs: Sequence[Run], skipped: Mapping[str, str], known: Mapping[str, str]
+    console: Console,
+    runs: Sequence[Run],
+    skipped: Mapping[str, str],
+    known: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """One table of targets and components: verdict, worst ratio, tightest preset. `known` gives
     the reasons of targets that must fail."""
@@ -60,30 +64,39 @@ def print_comparison(
 
 def print_line(console: Console, text: str, style: str | None = None) -> None:
     """Text as it is: nothing in it is taken for markup, and lines are not broken."""
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True, emoji=False)
 
 
 def _failures(console: Console, outcomes: Sequence[Outcome]) -> None:
-    """Each different failure whole, once; laws and dtypes that fail alike are only named."""
-    alike: dict[tuple[str, ...], list[Outcome]] = {}
+    """Of each component the most telling failure whole, the others in a line each."""
+    failed: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         if outcome.status == "fail":
-            same = outcome.diagnosis or (_headline(outcome.reason),)
-            alike.setdefault((outcome.component, *same), []).append(outcome)
-    for group in alike.values():
-        first = group[0]
+            failed.setdefault(outcome.component, []).append(outcome)
+    for group in failed.values():
+        # the first that is explained; laws stand in the order in which they tell most
+        first = next((o for o in group if o.diagnosis), group[0])
         print_line(console, f"FAIL in {first.dtype} on {first.device}", STYLES["fail"])
         print_line(console, first.text or first.reason)
-        others = [f"{o.law} ({o.dtype}, {o.device})" for o in group[1:]]
+        others = list(_by_law(o for o in group if o is not first))
         if others:
-            more = f" and {len(others) - LISTED} more" if len(others) > LISTED else ""
-            print_line(console, f"Fails alike: {', '.join(others[:LISTED])}{more}")
+            print_line(console, "Fails too:")
+        for line in others[:LISTED]:
+            print_line(console, f"  {line}")
+        if len(others) > LISTED:
+            print_line(console, f"  and {len(others) - LISTED} more laws")
         console.print()
 
 
-def _headline(reason: str) -> str:
-    # without numbers and without the place in the code: what tells kinds of failure apart
-    return "".join(c for c in reason.partition(" (")[0] if not c.isdigit())
+def _by_law(outcomes: Iterable[Outcome]) -> Iterator[str]:
+    """`law (dtypes): what it looks like, or else what happened`."""
+    laws: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        laws.setdefault(outcome.law, []).append(outcome)
+    for law, group in laws.items():
+        first = group[0]
+        told = f"looks like {first.diagnosis[0]}" if first.diagnosis else first.reason
+        yield f"{law} ({', '.join(dict.fromkeys(o.dtype for o in group))}): {told}"
 
 
 def _matrix(console: Console, run: Run) -> Table:

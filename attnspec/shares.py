@@ -45,7 +45,8 @@ def _settled(loaded: Loaded, group: list[Outcome], *, excusable: bool) -> list[O
     # a function that answers in no dtype at all is broken, not without that dtype
     if calls and not any(o.answered for o in group) and excusable and not _named(loaded, first):
         reason = next((o.reason for o in group if o.reason), "")
-        text = f"every call in {first.dtype} on {first.device} raises: {reason}"
+        verb = "is declined" if reason.startswith("declined") else f"raises: {reason}"
+        text = f"every call in {first.dtype} on {first.device} {verb}"
         return [
             replace(o, status="not-tested", reason=text, text="", diagnosis=(), case="")
             for o in group

@@ -135,6 +135,12 @@ def test_a_file_that_is_not_there(write: Write) -> None:
 
 def test_a_directory(write: Write, tmp_path: Path) -> None:
     assert "is a directory" in message(f"{tmp_path}/")
+    assert "is a directory" in message(".")
+
+
+def test_a_colon_without_an_object(write: Write) -> None:
+    write(KERNELS)
+    assert message("kernels:") == "'kernels:' names no object after its colon"
 
 
 @pytest.mark.parametrize(

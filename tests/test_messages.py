@@ -175,7 +175,7 @@ def test_failures_that_are_alike_are_told_once() -> None:
     text = printed(failed, replace(failed, law="softmax.b", text="OTHER"))
     assert text.count("THE TEXT") == 1
     assert "OTHER" not in text
-    assert "Fails alike: softmax.b (float32, cpu)" in text
+    assert "Fails too:\n  softmax.b (float32): looks like f.x\n" in text
     assert "FAIL 2/2 0.25" in text
     assert "mine does not conform: 2 laws fail" in text
 
