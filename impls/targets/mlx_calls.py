@@ -13,11 +13,11 @@ DTYPES = ("float32", "bfloat16", "float16")
 """MLX has float64 arrays on the CPU, but evaluates exp, sin and cos on them in float32."""
 
 
-def weights(x: Array, dim: int) -> Array:
+def weights(x: Array, dim: int, *, precise: bool = True) -> Array:
     """Softmax along `dim`. Without `precise`, half-precision rows are summed in storage."""
     import mlx.core as mx
 
-    return _numpy(mx.softmax(mx.array(x), axis=dim, precise=True), x)
+    return _numpy(mx.softmax(mx.array(x), axis=dim, precise=precise), x)
 
 
 def rotated(
