@@ -9,16 +9,18 @@ from dataclasses import dataclass, replace
 from attnspec.arrays import has_torch
 from attnspec.declaration import limits_of
 from attnspec.devices import one_thread
-from attnspec.diagnosis import Explanation, explanations, tightest
+from attnspec.diagnosis import Explanation, explanations
+from attnspec.evidence import Evidence
 from attnspec.judging import Judgement, LawError, judged
 from attnspec.loading import Loaded
 from attnspec.message import failure_text, repeat_command, summary
 from attnspec.oracle.inputs import Scope, families, strategy
 from attnspec.oracle.law import Inputs, Law
 from attnspec.oracle.literal import literal
-from attnspec.oracle.precision import JUDGED_SHARE, PRESETS
+from attnspec.oracle.precision import JUDGED_SHARE
 from attnspec.outcome import NOT_PROMISED, Outcome
-from attnspec.search import Sweep, simplest, stable_seed, sweep
+from attnspec.presets import tightest
+from attnspec.search import KEPT_FAILING, Sweep, simplest, stable_seed, sweep
 from attnspec.subject import Subject
 from attnspec.usage import UsageError
 
@@ -153,7 +155,7 @@ def _without_failure(counted: Outcome, law: Law, subject: Subject, swept: Sweep)
         share = swept.judged / swept.elements
         reason = f"only {share:.0%} of the elements could be judged: the allowance says too little"
         return replace(counted, reason=reason)
-    preset = tightest(law, subject, swept.passes, tuple(PRESETS)) if law.kind == "oracle" else ""
+    preset = tightest(law, subject, swept.passes) if law.kind == "oracle" else ""
     return replace(counted, status="pass", preset=preset)
 
 
@@ -196,4 +198,15 @@ def _explained(
         # an exception says itself what is wrong
         return ()
     alike = [(inputs, j) for inputs, j in swept.failures if j.kind == judgement.kind]
-    return explanations(law, subject, alike, swept.passes[: len(alike) or 1])
+    passes = swept.passes[:KEPT_FAILING]
+    return explanations(Evidence(law, subject, alike, passes, _oracle_of(law)))
+
+
+def _oracle_of(law: Law) -> Law | None:
+    """The comparison of the component's results with the exact value, if `law` is another."""
+    if law.kind == "oracle":
+        return None
+    from attnspec.oracle import LAWS
+
+    same = (other for other in LAWS if other.component == law.component)
+    return next((other for other in same if other.kind == "oracle"), None)

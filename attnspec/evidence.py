@@ -1,0 +1,118 @@
+"""What a hypothesis about a failure is held against: the failing calls, as they were drawn, and
+some that passed.
+
+The law that failed may see little of a result, as the sum of a row does, and then much looks
+alike. So a hypothesis must also reproduce the results themselves, within what the component's
+comparison with the exact value allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from attnspec.judging import HELD, Judgement, LawError, judged
+from attnspec.oracle.comparison import Comparison, verdict
+from attnspec.oracle.law import Inputs, Law
+from attnspec.oracle.precision import JUDGED_SHARE
+from attnspec.subject import Subject
+
+TELLING_SHARE = 0.5
+"""A looser contract may leave too little of a failing call to be judged. So many of them must
+be judged under it, or it explains nothing."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The failing and passing calls of one law on a target."""
+
+    law: Law
+    subject: Subject
+    failures: Sequence[tuple[Inputs, Judgement]]
+    passes: Sequence[Inputs]
+    oracle: Law | None = None
+    """The component's comparison with the exact value, if the law isn't that one."""
+
+    def distance_under(self, other: Subject) -> float | None:
+        """Worst ratio if the target is taken for `other`, the same function under another
+        contract or other conventions. None where a call still fails, or too little is judged."""
+        worst, telling = 0.0, 0
+        for inputs, _ in self.failures:
+            for law in (self.law, self.oracle):
+                judgement = attempted(law, other, inputs) if law is not None else _NOTHING
+                if judgement is None or judgement.breach is not None or judgement.fails:
+                    return None
+                worst = max(worst, judgement.ratio or 0.0)
+                done, elements = judgement.judged
+                telling += law is self.law and bool(elements) and done >= JUDGED_SHARE * elements
+        for inputs in self.passes:
+            judgement = attempted(self.law, other, inputs)
+            if judgement is None or judgement.breach is not None or judgement.fails:
+                return None
+        return worst if telling >= TELLING_SHARE * len(self.failures) else None
+
+    def distance_to(self, wrong: Subject) -> float | None:
+        """How far the target's results are from those of a wrong implementation, in allowances.
+        None where some are not alike, or where a call that passed fails with it."""
+        worst = 0.0
+        for (inputs, actual), result in zip(self.failures, self._results, strict=True):
+            judgement = attempted(self.law, wrong, inputs)
+            if judgement is None or judgement.kind != actual.kind:
+                return None
+            distances = [_apart(actual, judgement)]
+            if self.oracle is not None and result is not None:
+                other = attempted(self.oracle, wrong, inputs)
+                distances.append(None if other is None else _apart(result, other))
+            for distance in distances:
+                if distance is None or distance > HELD:
+                    return None
+                worst = max(worst, distance)
+        for inputs in self.passes:
+            judgement = attempted(self.law, wrong, inputs)
+            if judgement is None or judgement.fails:
+                return None
+        return worst
+
+    @cached_property
+    def _results(self) -> list[Judgement | None]:
+        """The target's own results on the failing calls."""
+        if self.oracle is None:
+            return [None for _ in self.failures]
+        return [attempted(self.oracle, self.subject, inputs) for inputs, _ in self.failures]
+
+
+_NOTHING = Judgement()
+
+
+def attempted(law: Law, other: Subject, inputs: Inputs) -> Judgement | None:
+    """What a law says of a hypothesis; None where it is one that the law cannot be asked about."""
+    try:
+        return judged(law, other, inputs)
+    except LawError:
+        return None
+
+
+def _apart(target: Judgement, wrong: Judgement) -> float | None:
+    if target.breach is not None or wrong.breach is not None:
+        return 0.0 if _headline(target) == _headline(wrong) else None
+    if len(target.comparisons) != len(wrong.comparisons):
+        return None
+    worst = 0.0
+    for a, b in zip(target.comparisons, wrong.comparisons, strict=True):
+        if a.promised and a.actual.shape != b.actual.shape:
+            return None
+        if a.promised:
+            worst = max(worst, verdict(_between(a, b)).ratio)
+    return worst
+
+
+def _between(a: Comparison, b: Comparison) -> Comparison:
+    # both have rounded on their own
+    allowance = None if a.allowance is None else 2.0 * a.allowance
+    return replace(a, expected=b.actual, residual=None, allowance=allowance)
+
+
+def _headline(judgement: Judgement) -> str:
+    # without the place in the code
+    return str(judgement.breach).partition(" (")[0]
