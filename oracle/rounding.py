@@ -22,9 +22,9 @@ def gamma(n: int, u: float) -> float:
 
 def formed(size: Array, terms: int) -> Array:
     """Error of a sum of products that a law itself forms in float64, from the sum of the sizes:
-    what is added to a comparison's allowance for it."""
+    what is added to a comparison's allowance for it. A sum of nothing but zeros is exact."""
     own = FORMATS["float64"]
-    return gamma(terms, own.roundoff) * size + terms * own.normal
+    return gamma(terms, own.roundoff) * size + np.minimum(size, terms * own.normal)
 
 
 def representable(values: Array, fmt: Format) -> Array:
