@@ -114,7 +114,7 @@ def legal(law: Law, subject: Subject) -> bool:
 
 def tasks_of(targets: Sequence[str], examples: int, seed: int) -> list[Task]:
     """Examples spread evenly over laws and dtypes, `examples` of them or a few more."""
-    wanted = []
+    wanted: list[tuple[str, str, str, tuple[str, ...]]] = []
     for target in targets:
         loaded = loaded_once(target)
         for component in loaded.components:
@@ -124,7 +124,7 @@ def tasks_of(targets: Sequence[str], examples: int, seed: int) -> list[Task]:
                 ids = tuple(law.id for law in laws if legal(law, subject))
                 wanted.append((target, component, dtype, ids))
     calls = math.ceil(examples / sum(len(ids) for *_, ids in wanted))
-    return [Task(*names, laws=ids, calls=calls, seed=seed) for *names, ids in wanted]
+    return [Task(*names, calls, seed) for names in wanted]
 
 
 @cache
@@ -259,6 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=_positive, default=_cores())
     given = parser.parse_args(arguments)
+    one_thread()
     console = Console(stderr=True)
     columns = (TextColumn("false alarms"), BarColumn(), MofNCompleteColumn())
     hidden = not console.is_terminal

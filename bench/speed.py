@@ -12,9 +12,10 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from functools import partial
 from typing import Any
 
 import hypothesis
@@ -47,8 +48,10 @@ DEMANDED_CERTIFICATE = 10.0
 """Milliseconds for the certificate of softmax 64 x 64: certificates can be formed in passing."""
 SMALL = 128
 """Elements of the largest call that counts as small."""
-EXAMPLES = 1000
-"""For each dtype."""
+EXAMPLES = 250
+"""For each dtype in each pass, ..."""
+PASSES = 8
+"""... and passes."""
 RUNS = 25
 
 Call = Callable[[], object]
@@ -64,14 +67,6 @@ class Rate:
     """Both in seconds."""
     alarms: int
     """Examples that failed: none should, the reference is right."""
-
-    def __add__(self, other: Rate) -> Rate:
-        return Rate(
-            self.examples + other.examples,
-            self.processor + other.processor,
-            self.wall + other.wall,
-            self.alarms + other.alarms,
-        )
 
     @property
     def each_second(self) -> float:
@@ -112,34 +107,65 @@ def driven(draws: SearchStrategy[Inputs], check: Callable[[Inputs], bool], examp
     return Rate(seen, processor, wall, alarms)
 
 
-def rates(component: str, examples: int) -> tuple[Rate, Rate, Rate]:
-    """Over all dtypes: agreement with the oracle with plans made on the way, the same with plans
-    at hand, and drawing alone."""
+@dataclass(frozen=True)
+class Rates:
+    """Passes over all dtypes of one component."""
+
+    passes: tuple[Rate, ...]
+    """Agreement with the oracle, plans at hand."""
+    cold: Rate
+    """The first pass, which makes plans on the way."""
+    drawing: tuple[Rate, ...]
+    """Drawing the same calls, and nothing else."""
+
+
+def rates(component: str, examples: int, passes: int) -> Rates:
+    """Pass after pass, so many examples for each dtype in each."""
     loaded, checked = load(REFERENCE), law(f"{component}.matches_oracle")
-    total = [Rate(0, 0.0, 0.0, 0)] * 3
-    for dtype in loaded.dtypes:
-        subject = Subject(loaded, component, dtype)
-        draws = small_calls(subject)
+    subjects = [Subject(loaded, component, dtype) for dtype in loaded.dtypes]
+    draws = [small_calls(subject) for subject in subjects]
 
-        def agreement(inputs: Inputs, subject: Subject = subject) -> bool:
-            return judged(checked, subject, inputs).fails
+    def agrees_not(subject: Subject, inputs: Inputs) -> bool:
+        return judged(checked, subject, inputs).fails
 
-        for place, check in enumerate((agreement, agreement, lambda _: False)):
-            total[place] += driven(draws, check, examples)
-    return total[0], total[1], total[2]
+    def agreement() -> Rate:
+        return _added(
+            driven(draw, partial(agrees_not, subject), examples)
+            for subject, draw in zip(subjects, draws, strict=True)
+        )
+
+    cold = agreement()
+    warm, drawing = [], []
+    for _ in range(passes):
+        warm.append(agreement())
+        drawing.append(_added(driven(d, lambda _: False, examples) for d in draws))
+    return Rates(tuple(warm), cold, tuple(drawing))
 
 
-def rate_figures(component: str, examples: int) -> list[Figure]:
-    """Examples a second of one component."""
-    cold, warm, drawing = rates(component, examples)
-    name = f"{component}: small examples a second"
-    seconds = f"{warm.examples:,} in {warm.processor:.2f} s of processor, {warm.wall:.2f} s of wall"
+def _added(parts: Iterable[Rate]) -> Rate:
+    return Rate(*map(sum, zip(*map(astuple, parts), strict=True)))
+
+
+def rate_figures(component: str, examples: int, passes: int) -> list[Figure]:
+    """Examples a second of one component. The fastest pass counts: what else runs on the machine
+    only ever slows a pass down, through the caches that it shares."""
+    found = rates(component, examples, passes)
+    each = [rate.each_second for rate in found.passes]
+    whole = _added(found.passes)
+    drawing = max(rate.each_second for rate in found.drawing)
+    remark = (
+        f"fastest of {passes} passes, median {statistics.median(each):,.0f}; {whole.examples:,} in "
+        f"{whole.processor:.1f} s of processor, {whole.wall:.1f} s of wall"
+    )
     return [
-        Figure(name, warm.each_second, least=DEMANDED_EXAMPLES, remark=seconds),
-        Figure("  plans made on the way", cold.each_second),
-        Figure("  drawing alone", drawing.each_second),
-        Figure("  false alarms", cold.alarms + warm.alarms, most=0),
-    ]
+        Figure(
+            f"{component}: small examples a second", max(each), least=DEMANDED_EXAMPLES,
+            remark=remark,
+        ),
+        Figure("  plans made on the way", found.cold.each_second),
+        Figure("  drawing alone", drawing),
+        Figure("  false alarms", found.cold.alarms + whole.alarms, most=0),
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -222,7 +248,7 @@ def allowance_figures(runs: int) -> list[Figure]:
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """This process on one core, where the system can do that, and torch on one thread."""
+    """Keeps the process on one core, where the system can do that, and torch on one thread."""
     import torch
 
     threads = torch.get_num_threads()
@@ -238,12 +264,12 @@ def one_core() -> Iterator[None]:
             os.sched_setaffinity(0, cores)
 
 
-def figures(examples: int = EXAMPLES, runs: int = RUNS) -> list[Figure]:
+def figures(examples: int = EXAMPLES, passes: int = PASSES, runs: int = RUNS) -> list[Figure]:
     """All figures of this bench."""
     with one_core():
         return [
-            *rate_figures("softmax", examples),
-            *rate_figures("rope", examples),
+            *rate_figures("softmax", examples, passes),
+            *rate_figures("rope", examples, passes),
             *certificate_figures(runs),
             *allowance_figures(runs),
         ]
