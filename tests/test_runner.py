@@ -15,6 +15,7 @@ import torch
 
 import attnspec
 from attnspec import diagnosis, runner, search
+from attnspec.catalogue import all_faults
 from attnspec.driving import Effort, outcome_of
 from attnspec.impls.faults.fault import Fault
 from attnspec.judging import LawError, judged
@@ -445,6 +446,23 @@ def test_a_looser_precision_is_named() -> None:
     assert found.status == "fail"
     assert found.diagnosis == ("precision:statistics=float16",)
     assert 'declare precision={"statistics": "float16"}' in found.text
+
+
+@pytest.mark.slow
+def test_most_faults_of_the_catalogue_are_recognised_in_other_code() -> None:
+    """Those that are not keep state or are a matter of chance: their results depend on more
+    than the call."""
+    laws = {row.id: row for row in runner.all_laws()}
+    recognised, missed = 0, []
+    for fault in all_faults().values():
+        declared = {"precision": fault.precision, "dtypes": fault.dtypes}
+        loaded = target(declared, **fault.functions())
+        found = outcome_of(laws[fault.law], loaded, loaded.dtypes[0], "cpu", SMALL)
+        if fault.id in found.diagnosis:
+            recognised += 1
+        else:
+            missed.append(fault.id)
+    assert recognised >= 0.85 * (recognised + len(missed)), missed
 
 
 # whole runs
