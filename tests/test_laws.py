@@ -1,0 +1,68 @@
+"""The laws driven over right and over wrong implementations, without the runner in between.
+
+Right ones must pass every law; a wrong one must be rejected by the law that it names, and must get
+past the laws that call themselves blind to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from attnspec.driving import scope_of
+from attnspec.impls.faults import FAULTS, fault
+from attnspec.impls.faults.fault import Fault
+from attnspec.judging import judged
+from attnspec.loading import load
+from attnspec.oracle import LAWS, law
+from attnspec.oracle.inputs import sampled
+from attnspec.oracle.law import Law
+from attnspec.subject import Subject
+from attnspec.target import DTYPES
+
+REFERENCES = ("torch", "torch.online", "torch.complex", "torch.matrix", "torch.half")
+ENOUGH = 400
+"""Examples in which a fault must show: more than a run at tier `full` makes for one dtype."""
+
+
+def subjects(name: str, component: str, dtypes: tuple[str, ...]) -> Iterator[Subject]:
+    loaded = load(name)
+    if component in loaded.components:
+        yield from (Subject(loaded, component, dtype) for dtype in dtypes)
+
+
+def rejections(row: Law, subject: Subject, examples: int, seed: int = 1) -> Iterator[str]:
+    """What is wrong, for every one of the drawn calls that fails."""
+    if not all(subject.accepts(option) for option in row.options):
+        return
+    for inputs in sampled(row.inputs, scope_of(subject), examples, seed):
+        judgement = judged(row, subject, inputs)
+        if judgement.fails:
+            what = judgement.breach or judgement.ratio
+            yield f"{row.id} {subject.dtype} seed {inputs.seed}: {what}"
+
+
+@pytest.mark.parametrize("row", LAWS, ids=lambda row: row.id)
+@pytest.mark.parametrize("name", REFERENCES)
+def test_references_keep_every_law(name: str, row: Law) -> None:
+    for subject in subjects(name, row.component, DTYPES):
+        assert list(rejections(row, subject, 8)) == []
+
+
+@pytest.mark.parametrize("row", FAULTS, ids=lambda row: row.id)
+def test_a_fault_is_rejected_by_the_law_that_it_names(row: Fault) -> None:
+    for subject in subjects(f"fault:{row.id}", row.component, row.dtypes or ("float32",)):
+        if next(rejections(law(row.law), subject, ENOUGH), None) is not None:
+            return
+    pytest.fail(f"{row.law} rejects {row.id} in none of {ENOUGH} examples a dtype")
+
+
+BLIND = [(row.id, identity) for row in LAWS for identity in row.blind_to]
+
+
+@pytest.mark.parametrize(("identity", "wrong"), BLIND)
+def test_a_blind_spot_is_one(identity: str, wrong: str) -> None:
+    row = law(identity)
+    for subject in subjects(f"fault:{wrong}", row.component, fault(wrong).dtypes or ("float32",)):
+        assert list(rejections(row, subject, 60)) == []
