@@ -177,6 +177,9 @@ def contract(storage: str, declared: str | Mapping[str, Any] | None = None) -> C
             f"precision is {declared!r}; expected a preset ({', '.join(PRESETS)}) or a mapping"
         )
     by_dtype = [name for name in declared if name in NUMPY_TYPES]
+    if by_dtype and len(by_dtype) < len(declared):
+        mixed = ", ".join(map(repr, declared))
+        raise PrecisionError(f"precision has {mixed}; give dtypes alone, or fields alone")
     if by_dtype:
         return contract(storage, declared.get(storage))
     return _declared(storage, declared)
@@ -229,6 +232,7 @@ def _format_name(field: str, value: object, storage: str, accumulate: str) -> st
 
 
 def snapped(values: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
-    """The nearest numbers of `dtype`, as float64: what is handed over is what is judged."""
+    """Nearest numbers of `dtype`, as float64 (bfloat16 by way of float32): what is handed over is
+    what is judged."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         return np.asarray(values, np.float64).astype(NUMPY_TYPES[dtype]).astype(np.float64)
