@@ -20,7 +20,7 @@ from attnspec.oracle.precision import FORMATS, PLACES
 from attnspec.subject import Subject
 
 NARROWER = ("storage", "float16", "bfloat16")
-"""Formats to which a mistaken rounding may go, tried in this order at each place."""
+"""Formats to which a mistaken rounding may go; a coarser one speaks only if no finer one does."""
 
 
 @dataclass(frozen=True)
@@ -65,23 +65,25 @@ def _by_convention(evidence: Evidence) -> list[Explanation]:
 
 
 def _by_precision(evidence: Evidence) -> list[Explanation]:
-    contract, found = evidence.subject.contract, []
-    for place in PLACES:
-        declared = contract.format(place)
-        for word in NARROWER:
-            name = contract.storage if word == "storage" else word
+    contract = evidence.subject.contract
+    for word in NARROWER:
+        name = contract.storage if word == "storage" else word
+        found = []
+        for place in PLACES:
+            declared = contract.format(place)
             if FORMATS[name].width >= declared.width:
                 continue
             other = evidence.subject.with_contract(replace(contract, **{place: name}))
             distance = evidence.distance_under(other)
             if distance is not None:
                 says = (
-                    f"{place} seem to be rounded to {name}, where {declared.name} is promised:"
+                    f"{place} may be rounded to {name}, where {declared.name} is promised:"
                     f' keep them in {declared.name}, or declare precision={{"{place}": "{word}"}}'
                 )
                 found.append(Explanation(f"precision:{place}={word}", distance, says))
-                break
-    return sorted(found, key=lambda e: e.distance)
+        if found:
+            return sorted(found, key=lambda e: e.distance)
+    return []
 
 
 def _by_fault(evidence: Evidence) -> Iterator[Explanation]:

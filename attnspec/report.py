@@ -22,7 +22,7 @@ VERDICTS = {"conforms": "green", "fails": "bold red", "not-judged": "yellow"}
 
 def print_run(console: Console, run: Run) -> None:
     """Everything about one target."""
-    _failures(console, run.outcomes)
+    print_failures(console, run)
     print_line(console, f"{run.target}: laws, worst error over allowance, tightest preset met")
     console.print(_matrix(console, run))
     _guarantees(console, run.outcomes)
@@ -52,14 +52,15 @@ def print_comparison(
         cells = [
             _cell([o for o in run.outcomes if o.component == component]) for component in components
         ]
-        verdict = _styled(run.verdict, VERDICTS[run.verdict])
-        if run.target in known:
-            reason = f"known: {known[run.target]} (BUGS.md)"
-            verdict += f", {reason if run.verdict == 'fails' else 'though ' + reason}"
-        table.add_row(escape(run.target), *cells, verdict)
-    for name, reason in skipped.items():
-        table.add_row(escape(name), *[""] * len(components), escape(reason))
+        verdict = run.verdict + (" (known)" if run.target in known else "")
+        table.add_row(escape(run.target), *cells, _styled(verdict, VERDICTS[run.verdict]))
     console.print(table)
+    for run in runs:
+        if run.target in known:
+            still = "" if run.verdict == "fails" else ", but it does not fail"
+            print_line(console, f"{run.target} is known to fail{still}: {known[run.target]}")
+    for name, reason in skipped.items():
+        print_line(console, f"{name} was not run: {reason}")
 
 
 def print_line(console: Console, text: str, style: str | None = None) -> None:
@@ -67,16 +68,18 @@ def print_line(console: Console, text: str, style: str | None = None) -> None:
     console.print(text, style=style, markup=False, highlight=False, soft_wrap=True, emoji=False)
 
 
-def _failures(console: Console, outcomes: Sequence[Outcome]) -> None:
+def print_failures(console: Console, run: Run) -> None:
     """Of each component the most telling failure whole, the others in a line each."""
     failed: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
+    for outcome in run.outcomes:
         if outcome.status == "fail":
             failed.setdefault(outcome.component, []).append(outcome)
     for group in failed.values():
         # the first that is explained; laws stand in the order in which they tell most
         first = next((o for o in group if o.diagnosis), group[0])
-        print_line(console, f"FAIL in {first.dtype} on {first.device}", STYLES["fail"])
+        print_line(
+            console, f"{run.target} FAILS in {first.dtype} on {first.device}", STYLES["fail"]
+        )
         print_line(console, first.text or first.reason)
         others = list(_by_law(o for o in group if o is not first))
         if others:

@@ -20,7 +20,7 @@ from attnspec.judging import LawError
 from attnspec.listing import print_score
 from attnspec.loading import Loaded, load
 from attnspec.outcome import Outcome, Run
-from attnspec.report import print_comparison, print_run
+from attnspec.report import print_comparison, print_failures, print_run
 from attnspec.runner import Selection, run
 from attnspec.score import score_json, scored
 from attnspec.usage import UsageError
@@ -57,12 +57,16 @@ def verified(console: Console, request: Request) -> int:
         if path is not None:
             check_writable(path)
     loaded, skipped = _loaded(request)
-    for target in loaded:
-        devices_of(target, selection.devices)
+    loaded = [t for t in loaded if _has_devices(t, selection, skipped, every=request.every)]
     runs = []
     for target in loaded:
         result = _run(target, selection, effort, request.workers)
-        print_run(console, result)
+        if request.every:
+            print_failures(console, result)
+            if not result.outcomes:
+                continue
+        else:
+            print_run(console, result)
         runs.append(result)
         if result.interrupted:
             break
@@ -87,6 +91,21 @@ def _loaded(request: Request) -> tuple[list[Loaded], dict[str, str]]:
         except UsageError as error:
             skipped[name] = str(error)
     return loaded, skipped
+
+
+def _has_devices(
+    target: Loaded, selection: Selection, skipped: dict[str, str], *, every: bool
+) -> bool:
+    """Whether the chosen devices are present for a target's arrays. Raises UsageError if not,
+    unless all targets were asked for: then the others can do without this one."""
+    try:
+        devices_of(target, selection.devices)
+    except UsageError as error:
+        if not every:
+            raise
+        skipped[target.name] = str(error)
+        return False
+    return True
 
 
 def _run(target: Loaded, selection: Selection, effort: Effort, workers: int) -> Run:

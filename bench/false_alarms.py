@@ -166,8 +166,8 @@ Told = Callable[[int, int], None]
 
 
 def false_alarms(
-    targets: Sequence[str] = TARGETS,
-    examples: int = EXAMPLES,
+    targets: Sequence[str],
+    examples: int,
     seed: int = 0,
     *,
     workers: int = 1,
@@ -266,8 +266,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         bar = progress.add_task("", total=None)
         counts = false_alarms(
-            examples=given.examples,
-            seed=given.seed,
+            TARGETS,
+            given.examples,
+            given.seed,
             workers=given.workers,
             told=lambda done, total: progress.update(bar, completed=done, total=total),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -38,7 +39,7 @@ class Figure:
 
 def number(value: float) -> str:
     """With about three digits, as text."""
-    if value == int(value) or abs(value) >= 1000:
+    if math.isfinite(value) and (value == round(value) or abs(value) >= 1000):
         return f"{value:,.0f}"
     return f"{value:.3g}"
 
@@ -52,7 +53,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
         first, *others = zip(row, widths, strict=True)
         rest = (cell.rjust(width) for cell, width in others)
         lines.append("  ".join([first[0].ljust(first[1]), *rest]).rstrip())
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths if width), *lines[1:]])
 
 
 def printed(figures: Sequence[Figure]) -> int:

@@ -214,10 +214,10 @@ def measured(examples: int = RIGHT, seeds: int = SEEDS, within: int = WITHIN) ->
     ]
 
 
-def main() -> int:
+def main(examples: int = RIGHT, seeds: int = SEEDS, within: int = WITHIN) -> int:
     """Measure, print; the exit status."""
     torch.set_num_threads(1)
-    return printed(measured())
+    return printed(measured(examples, seeds, within))
 
 
 if __name__ == "__main__":

@@ -275,9 +275,9 @@ def figures(examples: int = EXAMPLES, passes: int = PASSES, runs: int = RUNS) ->
         ]
 
 
-def main() -> int:
+def main(examples: int = EXAMPLES, passes: int = PASSES, runs: int = RUNS) -> int:
     """Measure, print; the exit status."""
-    return printed(figures())
+    return printed(figures(examples, passes, runs))
 
 
 if __name__ == "__main__":

@@ -60,7 +60,9 @@ _WHOLE_TO_BALL = np.frompyfunc(lambda value: flint.arb(int(value)), 1, 1)
 
 
 class Balls:
-    """Enclosures at the precision in force."""
+    """Enclosures at the precision in force, of the first form where there are two."""
+
+    first_form_only = True
 
     def lift(self, values: Any) -> Array:
         given: Array = np.asarray(values)
@@ -131,14 +133,7 @@ class Balls:
         return lambda a: a
 
     def either(self, op: Op, plan: Plan) -> Closure:
-        """Two ways to one number: their enclosures must overlap, and both hold it."""
-
-        def common(a: Any, b: Any) -> Any:
-            if not a.overlaps(b):
-                raise ArithmeticError(f"{plan.tape.name}: two forms of one value differ: {a}, {b}")
-            return a
-
-        return _each(common, 2)
+        return lambda a, *_: a
 
     def lt(self, op: Op, plan: Plan) -> Closure:
         return _compare(lambda a, b: a < b, lambda a, b: a >= b)
@@ -196,7 +191,22 @@ def _objects(values: Any, like: Array) -> Array:
     return array
 
 
+class BothForms(Balls):
+    """Enclosures that hold every form of a value to the first: they must overlap."""
+
+    first_form_only = False
+
+    def either(self, op: Op, plan: Plan) -> Closure:
+        def common(a: Any, b: Any) -> Any:
+            if not a.overlaps(b):
+                raise ArithmeticError(f"{plan.tape.name}: two forms of one value differ: {a}, {b}")
+            return a
+
+        return _each(common, 2)
+
+
 BALLS = Balls()
+BOTH_FORMS = BothForms()
 
 
 def midpoints(balls: Array) -> tuple[Array, Array]:

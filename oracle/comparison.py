@@ -97,8 +97,10 @@ def errors(comparison: Comparison) -> Array:
 def _ratios(comparison: Comparison, allowance: Array) -> Array:
     """Error over allowance; no error is none of any allowance."""
     error = errors(comparison)
-    ratio = error / (allowance * (1.0 + EVALUATION))
-    return np.where((error == 0.0) | np.isnan(ratio), np.where(error == 0.0, 0.0, np.inf), ratio)
+    ratio: Array = error / (allowance * (1.0 + EVALUATION))
+    if np.isfinite(ratio).all():
+        return ratio
+    return np.where(error == 0.0, 0.0, np.where(np.isnan(ratio), np.inf, ratio))
 
 
 def _judged(comparison: Comparison, allowance: Array) -> Array:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 class Float64:
     """Values only. Overflow, underflow and 0/0 behave as IEEE says."""
 
+    first_form_only = True
+
     def lift(self, values: Any) -> Array:
         return np.asarray(values, np.float64)
 
@@ -84,7 +86,7 @@ class Float64:
         return lambda a: a
 
     def either(self, op: Op, plan: Plan) -> Closure:
-        return lambda a, b: a
+        return lambda a, *_: a
 
     def lt(self, op: Op, plan: Plan) -> Closure:
         return np.less

@@ -30,7 +30,8 @@ class Plan:
         self.shape = self.sizes[: tape.rank]
         self._constants: list[Any] = [None] * len(tape.ops)
         self._steps: list[tuple[int, Callable[..., Any], tuple[int, ...]]] = []
-        for register, op in enumerate(tape.ops):
+        for register in self._needed():
+            op = tape.ops[register]
             closure = self._closure(op)
             if op.varies:
                 self._steps.append((register, closure, op.args))
@@ -47,6 +48,20 @@ class Plan:
             for register, closure, args in self._steps:
                 registers[register] = closure(*[registers[a] for a in args])
         return self.algebra.finished(registers[self.tape.result], self.shape)
+
+    def _needed(self) -> list[int]:
+        """The registers that reach the result, in order. An algebra that takes only the first
+        form of an `either` does not pay for the second."""
+        first_only = getattr(self.algebra, "first_form_only", False)
+        found: set[int] = set()
+        waiting = [self.tape.result]
+        while waiting:
+            register = waiting.pop()
+            if register not in found:
+                found.add(register)
+                op = self.tape.ops[register]
+                waiting += op.args[:1] if op.name == "either" and first_only else op.args
+        return sorted(found)
 
     def _lifted(self, name: str, arrays: Mapping[str, Any]) -> Any:
         if name not in arrays:

@@ -23,6 +23,8 @@ class Emulated(Float64):
     as large as it may be, with a random sign; `flush`: as `uniform`, and what lies below the
     normal range becomes zero."""
 
+    first_form_only = False
+
     def __init__(self, contract: Contract, rng: np.random.Generator, style: str) -> None:
         self.contract, self.rng, self.style = contract, rng, style
         self.first_form = bool(rng.integers(2))

@@ -11,7 +11,7 @@ import pytest
 
 from attnspec.impls.rope import rope, rope_apply, rope_apply_half, rope_complex, rope_half
 from attnspec.impls.softmax import softmax, softmax_online
-from attnspec.oracle.balls import BALLS, midpoints, precision, radii
+from attnspec.oracle.balls import BALLS, BOTH_FORMS, midpoints, precision, radii
 from attnspec.oracle.compiler import compiled
 from attnspec.oracle.deviations import deviations_of
 from attnspec.oracle.errors import errors_of
@@ -90,6 +90,7 @@ def test_float64_lies_in_the_enclosure_widened_by_its_own_bound(made: Definition
         key = tuple(shape.items())
         with precision(128):
             balls = planned(tape, BALLS, key)(given)
+            planned(tape, BOTH_FORMS, key)(given)  # forms that differ raise
         with np.errstate(all="ignore"):
             value = planned(tape, FLOAT64, key)(given)
             v, own = planned(tape, errors_of(EXACT), key)(given)

@@ -87,6 +87,35 @@ def test_several_targets(attnspec: Attnspec) -> None:
     assert [run["verdict"] for run in runs] == ["conforms", "fails"]
 
 
+def test_all_targets_in_one_table(attnspec: Attnspec, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = {name: TARGETS[name] for name in ("torch", "torch.half", "torch.online")}
+    monkeypatch.setattr(verifying, "TARGETS", {**few, "lacking": "attnspec.impls.no_such_module"})
+    result = attnspec("verify", "--all", *QUICK, "--json", "all.json")
+    assert result.exit_code == 0
+    assert "| torch        | pass 1 " in result.output
+    assert "torch.half " not in result.output  # it has no softmax
+    assert "lacking was not run: " in result.output
+    assert len(json.loads(Path("all.json").read_text())["runs"]) == 2
+
+
+def test_all_targets_on_a_device_that_none_has(
+    attnspec: Attnspec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verifying, "TARGETS", {"torch": TARGETS["torch"]})
+    result = attnspec("verify", "--all", "--device", "cuda:77")
+    assert result.exit_code == 2
+    assert "torch was not run: device 'cuda:77' is not present" in result.output
+
+
+def test_a_target_that_is_known_to_fail_must_fail(
+    attnspec: Attnspec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verifying, "TARGETS", {"torch": TARGETS["torch"]})
+    monkeypatch.setattr(verifying, "KNOWN_TO_FAIL", {"torch": "nothing"})
+    result = attnspec("verify", "--all", *QUICK)
+    assert result.exit_code == 1
+
+
 def test_the_json_object(attnspec: Attnspec) -> None:
     assert attnspec("verify", "bad.py", *QUICK, "--json", "out.json").exit_code == 1
     told = json.loads(Path("out.json").read_text())

@@ -215,9 +215,10 @@ def test_several_targets_in_one_table() -> None:
     console = Console(width=100, file=io.StringIO(), color_system=None)
     good = Run("good", "0.1.0", 0, "full", (outcome(),))
     bad = Run("bad", "0.1.0", 0, "full", (outcome(status="fail"),))
-    print_comparison(console, [good, bad], {"lacking": "needs x: pip install x"})
+    skipped = {"lacking": "needs x: pip install x"}
+    print_comparison(console, [good, bad], skipped, {"bad": "it rounds"})
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "| good    | pass 1 0.25   | conforms" in text
-    assert "| bad     | FAIL 1/1 0.25 | fails" in text
-    assert "lacking" in text
-    assert "pip install x" in text
+    assert "| bad     | FAIL 1/1 0.25 | fails (known)" in text
+    assert "bad is known to fail: it rounds" in text
+    assert "lacking was not run: needs x: pip install x" in text

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from attnspec.oracle.balls import BALLS, UndecidedError, midpoints, precision
+from attnspec.oracle.balls import BALLS, BOTH_FORMS, UndecidedError, midpoints, precision
 from attnspec.oracle.compiler import compiled
 from attnspec.oracle.deviations import deviations_of
 from attnspec.oracle.errors import Errors, errors_of
@@ -204,7 +204,7 @@ def test_comparison_of_overlapping_balls_is_undecided() -> None:
 def test_two_forms_that_differ_are_an_error() -> None:
     definition = one(either(x * y, x * y + 1))
     values = {"x": np.ones((1, 1)), "y": np.ones((1, 1))}
-    for algebra in (BALLS, RATIONALS):
+    for algebra in (BOTH_FORMS, RATIONALS):
         with precision(), pytest.raises(ArithmeticError, match="two forms"):
             Plan(compiled(definition), algebra, {"n": 1, "k": 1})(values)
 
