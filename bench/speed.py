@@ -48,9 +48,9 @@ DEMANDED_CERTIFICATE = 10.0
 """Milliseconds for the certificate of softmax 64 x 64: certificates can be formed in passing."""
 SMALL = 128
 """Elements of the largest call that counts as small."""
-EXAMPLES = 250
+EXAMPLES = 125
 """For each dtype in each pass, ..."""
-PASSES = 8
+PASSES = 16
 """... and passes."""
 RUNS = 25
 
