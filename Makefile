@@ -50,7 +50,7 @@ score: $(READY) ## which law rejects which wrong implementation, over the whole 
 	@$(BIN)/attnspec score --tier full $(ARGS)
 
 false-alarms: $(READY) ## right implementations on many inputs: how often the suite complains
-	@$(BIN)/python -m bench.false_alarms
+	@$(BIN)/python -m bench.false_alarms $(ARGS)
 
 bench: $(READY) ## how fast the suite judges, and how small an error it sees
 	@$(BIN)/python -m bench.speed

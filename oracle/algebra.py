@@ -64,6 +64,13 @@ def integer_closure(op: Op, plan: Plan) -> Closure | None:
     return None
 
 
+def full_shape(values: Array, shape: tuple[int, ...]) -> Array:
+    """Without the reduced axes, at every element of the result."""
+    if values.ndim:
+        values = values.reshape(values.shape[: len(shape)])
+    return values if values.shape == shape else np.broadcast_to(values, shape)
+
+
 def _powers(base: Array, exponent: Array) -> Array:
     """Python's integers, since powers leave 64 bits quickly."""
     result: Array = base.astype(object) ** exponent.astype(object)

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnspec.oracle.algebra import Array, Closure
+from attnspec.oracle.algebra import Array, Closure, full_shape
 from attnspec.oracle.contraction import contracted
 from attnspec.oracle.deviating import Deviating, full, total_over, variance_of_rounding
-from attnspec.oracle.errors import Errors, full_shape
+from attnspec.oracle.errors import Errors
 from attnspec.oracle.precision import DEVIATIONS, LIBRARY_ULPS, Contract
 from attnspec.oracle.spread import Spread
 from attnspec.oracle.tape import Op

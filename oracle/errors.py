@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnspec.oracle.algebra import Array, Closure
+from attnspec.oracle.algebra import Array, Closure, full_shape
 from attnspec.oracle.contraction import contracted
 from attnspec.oracle.precision import (
     LIBRARY_ULPS,
@@ -297,13 +297,6 @@ class Errors:
 
     def finished(self, value: Erring, shape: tuple[int, ...]) -> Erring:
         return full_shape(value[0], shape), full_shape(np.asarray(value[1]), shape)
-
-
-def full_shape(values: Array, shape: tuple[int, ...]) -> Array:
-    """Without the reduced axes, at every element of the result."""
-    if values.ndim:
-        values = values.reshape(values.shape[: len(shape)])
-    return values if values.shape == shape else np.broadcast_to(values, shape)
 
 
 def _zero_at_infinity(x: Array, e: Any) -> Array:

@@ -13,13 +13,15 @@ import pytest
 from attnspec.driving import scope_of
 from attnspec.impls.faults import FAULTS, fault
 from attnspec.impls.faults.fault import Fault
+from attnspec.impls.targets import KNOWN_TO_FAIL, TARGETS
 from attnspec.judging import judged
-from attnspec.loading import load
+from attnspec.loading import Loaded, load
 from attnspec.oracle import LAWS, law
 from attnspec.oracle.inputs import sampled
 from attnspec.oracle.law import Law
 from attnspec.subject import Subject
 from attnspec.target import DTYPES
+from attnspec.usage import UsageError
 
 REFERENCES = ("torch", "torch.online", "torch.complex", "torch.matrix", "torch.half")
 ENOUGH = 400
@@ -48,6 +50,30 @@ def rejections(row: Law, subject: Subject, examples: int, seed: int = 1) -> Iter
 def test_references_keep_every_law(name: str, row: Law) -> None:
     for subject in subjects(name, row.component, DTYPES):
         assert list(rejections(row, subject, 8)) == []
+
+
+LIBRARIES = [name for name in TARGETS if name not in REFERENCES]
+
+
+def loaded_or_skipped(name: str) -> Loaded:
+    try:
+        return load(name)
+    except UsageError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_libraries_match_the_oracle_unless_they_are_known_not_to(name: str) -> None:
+    """A few calls of each: `make verify` makes many more."""
+    loaded = loaded_or_skipped(name)
+    found = [
+        what
+        for row in LAWS
+        if row.kind == "oracle" and row.component in loaded.components
+        for dtype in loaded.dtypes
+        for what in rejections(row, Subject(loaded, row.component, dtype), 25)
+    ]
+    assert bool(found) == (name in KNOWN_TO_FAIL), found
 
 
 @pytest.mark.parametrize("row", FAULTS, ids=lambda row: row.id)

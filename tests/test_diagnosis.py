@@ -1,0 +1,114 @@
+"""What explains a failure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from attnspec import diagnosis, runner
+from attnspec.catalogue import all_faults
+from attnspec.driving import Effort, outcome_of
+from attnspec.impls.faults.fault import Fault
+from tests.stubs import SMALL, law_of_id, none, outcome, target, wrong
+
+
+def rotate_half(x: Any, positions: Any, *, base: float = 10000.0) -> Any:
+    d = x.shape[-1]
+    angles = positions.double()[..., None] * base ** (-torch.arange(0, d, 2).double() / d)
+    angles = angles if positions.ndim == 1 else angles[:, None]
+    cos, sin = angles.cos(), angles.sin()
+    a, b = x.double().chunk(2, -1)
+    return torch.cat((a * cos - b * sin, a * sin + b * cos), -1).to(x.dtype)
+
+
+@pytest.mark.parametrize("identity", ["rope.matches_oracle", "rope.basis_planes"])
+def test_another_convention_is_named(identity: str) -> None:
+    found = outcome_of(law_of_id(identity), target(rope=rotate_half), "float32", "cpu", SMALL)
+    assert found.diagnosis[0] == "convention:rope.layout=half"
+    assert 'declare conventions={"rope.layout": "half"} in TARGET' in found.text
+
+
+def test_the_declared_convention_is_held() -> None:
+    half = target({"conventions": {"rope.layout": "half"}}, rope=rotate_half)
+    found = outcome_of(law_of_id("rope.basis_planes"), half, "float64", "cpu", SMALL)
+    assert found.status == "pass"
+
+
+def test_two_conventions_at_once_are_named() -> None:
+    def backward(x: Any, positions: Any, *, base: float = 10000.0) -> Any:
+        return rotate_half(x, -positions, base=base)
+
+    found = outcome_of(
+        law_of_id("rope.matches_oracle"), target(rope=backward), "float32", "cpu", SMALL
+    )
+    assert found.diagnosis[0] == "convention:rope.layout=half+rope.direction=backward"
+
+
+@pytest.fixture
+def one_fault(monkeypatch: pytest.MonkeyPatch) -> Fault:
+    fault = Fault(
+        id="softmax.first_axis",
+        component="softmax",
+        kind="K01",
+        reason="normalises over the first axis",
+        remedy="Normalise over `dim`.",
+        law="softmax.near",
+        functions=lambda: {"softmax": wrong},
+    )
+    monkeypatch.setattr(diagnosis, "all_faults", lambda: {fault.id: fault})
+    return fault
+
+
+def test_a_known_mistake_is_named(one_fault: Fault) -> None:
+    found = outcome(lambda x, dim=-1: torch.softmax(x, 0) + 0.0)
+    assert found.diagnosis == (one_fault.id,)
+    assert f"Looks like {one_fault.id}: it {one_fault.reason}. {one_fault.remedy}" in found.text
+
+
+@pytest.mark.usefixtures("one_fault")
+def test_a_mistake_that_only_looks_alike_is_not_named() -> None:
+    found = outcome(lambda x, dim=-1: torch.softmax(x, dim) * 2)
+    assert found.diagnosis == ()
+    assert "Likely mistake: nothing known gives these results." in found.text
+
+
+@pytest.mark.usefixtures("one_fault")
+def test_a_mistake_must_break_no_call_that_passes() -> None:
+    def sometimes(x: Any, *, dim: int = -1) -> Any:
+        return torch.softmax(x, 0 if x.ndim == 2 else dim)
+
+    assert outcome(sometimes, effort=Effort(examples=60)).diagnosis == ()
+
+
+@pytest.mark.usefixtures("one_fault")
+def test_a_result_of_the_wrong_kind_is_no_known_mistake() -> None:
+    assert outcome(none).diagnosis == ()
+
+
+def test_a_looser_precision_is_named() -> None:
+    def rounded(x: Any, *, dim: int = -1) -> Any:
+        return torch.softmax(x, dim).bfloat16().float()
+
+    found = outcome(rounded)
+    assert found.status == "fail"
+    assert found.diagnosis == ("precision:statistics=float16",)
+    assert 'declare precision={"statistics": "float16"}' in found.text
+
+
+@pytest.mark.slow
+def test_most_faults_of_the_catalogue_are_recognised_in_other_code() -> None:
+    """Those that are not keep state or are a matter of chance: their results depend on more
+    than the call."""
+    laws = {row.id: row for row in runner.all_laws()}
+    recognised, missed = 0, []
+    for fault in all_faults().values():
+        declared = {"precision": fault.precision, "dtypes": fault.dtypes}
+        loaded = target(declared, **fault.functions())
+        found = outcome_of(laws[fault.law], loaded, loaded.dtypes[0], "cpu", SMALL)
+        if fault.id in found.diagnosis:
+            recognised += 1
+        else:
+            missed.append(fault.id)
+    assert recognised >= 0.85 * (recognised + len(missed)), missed
