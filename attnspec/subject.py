@@ -15,10 +15,12 @@ import numpy as np
 
 from attnspec import memory as placement
 from attnspec.arrays import crossing
+from attnspec.declaration import limits_of
 from attnspec.loading import Loaded
 from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.law import Breach, Inputs, Record
 from attnspec.oracle.precision import NUMPY_TYPES, Contract
+from attnspec.oracle.shapes import legal_sizes
 from attnspec.signature import signature
 
 Array = np.ndarray[Any, Any]
@@ -84,6 +86,17 @@ class Subject:
     def accepts(self, option: str) -> bool:
         """Whether the function takes this keyword."""
         return option in self.signature.accepts
+
+    def legal(self, inputs: Inputs) -> bool:
+        """Whether every axis has a size that the target's limits allow."""
+        limits = limits_of(self.component, self.loaded.declaration.limits)
+        axes = COMPONENTS[self.component].arguments
+        return all(
+            size in legal_sizes(axis, limits[axis])
+            for name, letters in axes.items()
+            for axis, size in zip(letters.split(), inputs.arrays[name].shape, strict=False)
+            if axis in limits and len(letters.split()) == inputs.arrays[name].ndim
+        )
 
     def __call__(self, inputs: Inputs, *, layout: str | None = None) -> Array:
         """Call the function and return its result as float64, a copy. Raises Breach."""
@@ -153,8 +166,7 @@ class Subject:
     def _buffer(self, name: str, latest: _Latest) -> tuple[Array, placement.Plan]:
         values = latest.inputs.arrays[name]
         kind, item = self._stored[name]
-        layout = "contiguous" if name in self._integers else latest.layout
-        where = placement.planned(values, layout, item)
+        where = placement.planned(values, latest.layout, item)
         return placement.buffer(values, kind, where), where
 
     def _handed(self, name: str, latest: _Latest) -> Any:

@@ -132,6 +132,9 @@ class Balls:
     def rnd(self, op: Op, plan: Plan) -> Closure:
         return lambda a: a
 
+    def rnds(self, op: Op, plan: Plan) -> Closure:
+        return lambda a, count: a
+
     def either(self, op: Op, plan: Plan) -> Closure:
         return lambda a, *_: a
 

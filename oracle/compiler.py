@@ -226,10 +226,15 @@ class _Compiler(Reductions):
 
     def mark(self, node: rnd, place: str) -> int:
         """A place where a value may be rounded; regions run in their own precision."""
-        value, name = node.args
+        value, name, *times = node.args
         assert isinstance(name, Str)
         inner = str(name) if str(name) in REGIONS else "accumulate"
         register = self.register(value, inner)
+        if times:
+            count = self.register(times[0], inner)
+            if self.ops[count].kind != "integer" or self.ops[count].varies:
+                raise self.fail(node, "how often a value is stored must depend on sizes alone")
+            return self.emit("rnds", (self.real(register), count), str(name), place=inner)
         if self.ops[register].kind == "integer" and inner == "accumulate":
             return register
         return self.emit("rnd", (self.real(register),), str(name), place=inner)

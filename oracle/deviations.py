@@ -270,6 +270,16 @@ class Deviations:
 
         return function
 
+    def rnds(self, op: Op, plan: Plan) -> Closure:
+        """The worst case of a running value: its roundings may have much in common."""
+        pair = self.errors.rnds(op, plan)
+
+        def function(a: Deviating, count: Array) -> Deviating:
+            v, e = pair((a.v, 0.0), count)
+            return Deviating(v, a.e + e, a.w, a.c + e / DEVIATIONS)
+
+        return function
+
     def lt(self, op: Op, plan: Plan) -> Closure:
         return lambda a, b: a.v < b.v
 

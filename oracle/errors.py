@@ -23,7 +23,7 @@ from attnspec.oracle.precision import (
     Contract,
     Format,
 )
-from attnspec.oracle.rounding import gamma, representable, stored
+from attnspec.oracle.rounding import gamma, representable, stored, stored_often
 from attnspec.oracle.spread import (
     Spread,
     spread_of_cos,
@@ -166,14 +166,19 @@ class Errors:
 
     def unary(self, op: Op, function: Closure, spread: Spread) -> Closure:
         """A function of one argument: how its result moves with the argument, then its rounding.
-        In a region, at an argument of exactly 0, sin, cos and tanh give 0 and 1 in any library."""
+        In a region, at an argument of exactly 0, sin and cos give 0 and 1 in any library; else
+        they are right to a few u of 1 and not of themselves, which is what fast instructions
+        document, and what tables have that are formed by adding angles."""
         rounded = self.rounded(op, LIBRARY_ULPS)
         u = self.work(op).roundoff
-        sure = op.place in REGIONS and op.name in ("sin", "cos", "tanh")
+        wave = op.name in ("sin", "cos")
+        sure = wave and op.place in REGIONS
 
         def closure(a: Erring) -> Erring:
             v = function(a[0])
             result: Erring = rounded(v, spread(a[0], v, a[1], u))
+            if wave:
+                result = v, result[1] + 2.0 * LIBRARY_ULPS * u * np.maximum(1.0 - np.abs(v), 0.0)
             if sure:
                 result = v, np.where((a[0] == 0.0) & (a[1] == 0.0), 0.0, result[1])
             # e^(minus infinity) is 0 in every format
@@ -276,6 +281,11 @@ class Errors:
                 a[1] + np.where(representable(a[0], fmt), 0.0, fmt.roundoff * np.abs(a[0])),
             )
         return lambda a: stored(a, fmt)
+
+    def rnds(self, op: Op, plan: Plan) -> Closure:
+        """A running value that is stored so many times, each rounding of its size."""
+        fmt = self.contract.format(op.extra)
+        return lambda a, count: stored_often(a, fmt, count)
 
     def either(self, op: Op, plan: Plan) -> Closure:
         """The first form's value, the larger of the two forms' errors."""

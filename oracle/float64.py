@@ -85,6 +85,9 @@ class Float64:
     def rnd(self, op: Op, plan: Plan) -> Closure:
         return lambda a: a
 
+    def rnds(self, op: Op, plan: Plan) -> Closure:
+        return lambda a, count: a
+
     def either(self, op: Op, plan: Plan) -> Closure:
         return lambda a, *_: a
 

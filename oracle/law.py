@@ -63,6 +63,10 @@ class Implementation(Protocol):
     def accepts(self, option: str) -> bool:
         """Whether the function takes this keyword."""
 
+    def legal(self, inputs: Inputs) -> bool:
+        """Whether a call lies within the limits that the target declares. Drawn calls do; a law
+        asks before it makes one of another shape."""
+
     def __call__(self, inputs: Inputs, *, layout: str | None = None) -> Array:
         """Call it and return what it gave, as float64. Raises `Breach` for a result of the
         wrong kind, and for an exception on a legal call."""

@@ -138,6 +138,8 @@ def batch_positions(implementation: Implementation, inputs: Inputs) -> list[Comp
     result = []
     for row in range(x.shape[0]):
         part = inputs.with_arrays(x=x[row : row + 1], positions=positions[row])
+        if not implementation.legal(part):
+            return []
         alone = implementation(part, layout="contiguous")
         both = 2.0 * allowance[row : row + 1]
         what = f"batch entry {row}"

@@ -49,3 +49,11 @@ def stored(a: tuple[Array, Any], fmt: Format) -> tuple[Array, Any]:
     if (reach >= fmt.overflow).any():
         e = np.where((reach >= fmt.overflow) & np.isfinite(v), np.inf, e)
     return v, np.where(np.isfinite(v), e, 0.0) if not np.isfinite(v).all() else e
+
+
+def stored_often(a: tuple[Array, Any], fmt: Format, count: Array) -> tuple[Array, Any]:
+    """`count` roundings of (value, error), each of the value's size."""
+    v, e = a
+    reach = np.abs(v) + e
+    own = np.expm1(count * -math.log1p(-fmt.roundoff)) * reach
+    return v, e + own + count * np.minimum(reach, fmt.underflow)

@@ -80,7 +80,7 @@ class _Printer:
         op = self.tape.ops[register]
         text = self._expression(op)
         simple = op.name in ("const", "ratio", "parameter", "infinity", "real", "either")
-        marked = op.name == "rnd"
+        marked = op.name in ("rnd", "rnds")
         if not marked and (simple or self.uses[register] <= 1 or text.isidentifier()):
             self.names[register] = text
             return
@@ -120,7 +120,7 @@ class _Printer:
             return "np.inf" if op.extra > 0 else "(-np.inf)"
         if op.name == "parameter":
             return str(op.extra)
-        if op.name in ("real", "rnd", "either"):
+        if op.name in ("real", "rnd", "rnds", "either"):
             return args[0]
         if op.name == "neg":
             return f"(-{args[0]})"

@@ -25,19 +25,21 @@ REGIONS = ("angles", "statistics")
 
 class rnd(sp.Function):  # type: ignore[misc]  # sympy is untyped  # noqa: N801
     """`rnd(x, "scores")`: the number x, which may be stored as scores are. To mathematics it is
-    x itself; `unmarked` takes all marks out."""
+    x itself; `unmarked` takes all marks out. `rnd(x, "lse", n)`: a running value, which may be
+    stored n times on its way to x."""
 
-    nargs = 2
+    nargs = (2, 3)
 
     @classmethod
-    def eval(cls, value: sp.Expr, mark: Any) -> None:
+    def eval(cls, value: sp.Expr, mark: Any, times: Any = None) -> None:
         """Nothing is evaluated; an unknown mark is an error."""
         if str(mark) not in MARKS:
             raise ValueError(f"unknown mark {mark}; allowed: {', '.join(MARKS)}")
 
-    def __new__(cls, value: Any, mark: Any) -> Any:
+    def __new__(cls, value: Any, mark: Any, *times: Any) -> Any:
         """A mark is kept as a string, so that it isn't among the free symbols."""
-        return super().__new__(cls, value, mark if isinstance(mark, Str) else Str(str(mark)))
+        name = mark if isinstance(mark, Str) else Str(str(mark))
+        return super().__new__(cls, value, name, *times)
 
     def fdiff(self, argindex: int = 1) -> Any:
         """The derivative of the identity."""

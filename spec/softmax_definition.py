@@ -19,16 +19,22 @@ def _definition() -> Definition:
 
     The row maximum is subtracted first; that any shift gives the same weights is the claim
     `softmax.shift_invariance`. Implementations divide by the sum of the exponentials (or
-    multiply by its inverse), or subtract its logarithm from the logit: that both give the same
-    is the claim `softmax.eq_exp_of_log_softmax`.
+    multiply by its inverse), or subtract the log-sum-exp from the logit: that both give the same
+    is the claim `softmax.eq_exp_of_log_softmax`. The second way stands for all that work with
+    logarithms: log-softmax from shifted logits, a log-sum-exp that was saved, one that was merged
+    from blocks of keys (a rounding of its size each, at least 16 keys a block), and exponentials
+    to base 2 of logits that were multiplied by log2(e) first (a rounding of the logit and of the
+    maximum, above and below the fraction: four).
     """
     logits = (_j, 0, _n - 1)
     largest = Maximum(_x[_a, _j], logits)
-    numerator = rnd(sp.exp(rnd(_x[_a, _j] - largest, "scores")), "probabilities")
+    shifted = rnd(_x[_a, _j] - largest, "scores")
+    numerator = rnd(sp.exp(shifted), "probabilities")
     total = rnd(sp.Sum(numerator, logits), "statistics")
     divided = numerator * rnd(1 / total, "statistics")
-    log_sum_exp = rnd(largest + sp.log(total), "lse")
-    subtracted = sp.exp(rnd(_x[_a, _j] - log_sum_exp, "scores"))
+    stored = sp.floor((_n + 15) / 16) + 4
+    log_sum_exp = rnd(largest + sp.log(total), "lse", stored)
+    subtracted = sp.exp(rnd(shifted - (log_sum_exp - largest), "scores"))
     weight = rnd(either(divided, subtracted), "output")
     return Definition("softmax", weight, ((_a, _rows), (_j, _n)), (_x,), (_rows, _n))
 

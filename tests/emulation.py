@@ -53,12 +53,16 @@ class Emulated(Float64):
         fmt = self.contract.format(op.place)
         sum_ = function is np.add
         exact = op.place in REGIONS and ulps == 0.5
-        sure = op.place in REGIONS and function in (np.sin, np.cos, np.tanh)
+        wave = function in (np.sin, np.cos)
+        sure = wave and op.place in REGIONS
 
         def closure(*args: Array) -> Array:
             with np.errstate(all="ignore"):
                 v = function(*args)
                 moved = self.off(v, fmt, ulps, exact=exact, sum_=sum_)
+                if wave:
+                    # the same error, but of 1
+                    moved = v + (self.off(np.ones_like(v), fmt, ulps) - 1.0)
                 return np.where(args[0] == 0.0, v, moved) if sure else moved
 
         return closure
@@ -114,6 +118,16 @@ class Emulated(Float64):
         if fmt.roundoff <= work.roundoff and not unrounded:
             return lambda a: a
         return lambda a: self.off(a, fmt, exact=unrounded)
+
+    def rnds(self, op: Op, plan: Plan) -> Any:
+        fmt = self.contract.format(op.extra)
+
+        def closure(a: Array, count: Array) -> Array:
+            for _ in range(int(count.max())):
+                a = self.off(a, fmt)
+            return a
+
+        return closure
 
     def either(self, op: Op, plan: Plan) -> Any:
         return lambda a, b: a if self.first_form else b

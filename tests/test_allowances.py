@@ -173,6 +173,42 @@ def by_logarithm(x: Any) -> Any:
     return torch.exp(wide - torch.logsumexp(wide, -1, keepdim=True)).to(x.dtype)
 
 
+def by_log_softmax(x: Any) -> Any:
+    """Log-probabilities stored in the dtype of x, then their exponentials."""
+    shifted = x - x.amax(-1, keepdim=True)
+    wide = shifted.to(torch.promote_types(x.dtype, torch.float32))
+    return (wide - wide.exp().sum(-1, keepdim=True).log()).to(x.dtype).exp()
+
+
+def by_merged_parts(x: Any) -> Any:
+    """The log-sum-exp merged from parts of 32, as split keys are."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    merged, *parts = (torch.logsumexp(p, -1, keepdim=True) for p in wide.split(32, -1))
+    for part in parts:
+        merged = torch.logaddexp(merged, part)
+    return torch.exp(wide - merged).to(x.dtype)
+
+
+def by_powers_of_two(x: Any) -> Any:
+    """Logits times log2(e) first, as kernels do that fold it into a scale."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32)) * float(np.log2(np.e))
+    powers = torch.exp2(wide - wide.amax(-1, keepdim=True))
+    return (powers / powers.sum(-1, keepdim=True)).to(x.dtype)
+
+
+def rotated_by_two_tables(x: Any, positions: Any, *, base: float, rotary_dim: int) -> Any:
+    """Sine and cosine of position = 256 high + low by adding angles, in float32."""
+    frequency = base ** (-torch.arange(0, rotary_dim, 2, dtype=torch.float32) / rotary_dim)
+    high = (positions // 256 * 256).to(torch.float32)[:, None, :, None] * frequency
+    low = (positions % 256).to(torch.float32)[:, None, :, None] * frequency
+    cos = high.cos() * low.cos() - high.sin() * low.sin()
+    sin = high.sin() * low.cos() + high.cos() * low.sin()
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    first, second = wide[..., 0:rotary_dim:2], wide[..., 1:rotary_dim:2]
+    turned = torch.stack((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    return torch.cat((turned.flatten(-2).to(x.dtype), x[..., rotary_dim:]), dim=-1)
+
+
 def rotated_by_steps(x: Any, positions: Any, *, base: float, rotary_dim: int) -> Any:
     """RoPE as model code writes it: tables in the dtype of x, a tensor after every step."""
     r = rotary_dim
@@ -191,11 +227,15 @@ RIGHT: list[tuple[str, Any, Definition, str, float, float]] = [
     ("softmax", softmax, ALL[0], "strict", 0.05, 0.9),
     ("softmax_online", softmax_online, ALL[0], "strict", 0.05, 0.9),
     ("torch.softmax", lambda x: torch.softmax(x, -1), ALL[0], "strict", 0.05, 0.9),
-    ("softmax by steps", by_steps, ALL[0], "eager", 0.05, 0.5),
+    ("softmax by steps", by_steps, ALL[0], "eager", 0.05, 0.4),
+    ("softmax by log-softmax", by_log_softmax, ALL[0], "eager", 0.05, 0.5),
+    ("softmax by merged parts", by_merged_parts, ALL[0], "strict", 0.05, 0.9),
+    ("softmax by powers of two", by_powers_of_two, ALL[0], "strict", 0.05, 0.9),
     ("softmax by log-sum-exp", by_logarithm, ALL[0], "strict", 0.05, 0.9),
     ("rope", rope, PLAIN, "strict", 0.2, 0.9),
     ("rope_complex", rope_complex, PLAIN, "strict", 0.2, 0.9),
     ("rope_half", rope_half, HALF, "strict", 0.2, 0.9),
+    ("rope by two tables", rotated_by_two_tables, PLAIN, "strict", 0.2, 0.9),
     ("rope by steps", rotated_by_steps, PLAIN, "eager", 0.2, 0.5),
     ("rope_apply", rope_apply, ALL[5], "strict", 0.5, 0.9),
     ("rope_apply_half", rope_apply_half, ALL[7], "strict", 0.5, 0.9),
