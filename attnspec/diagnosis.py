@@ -9,18 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product
 
 from attnspec.arrays import has_torch
 from attnspec.catalogue import all_faults
 from attnspec.evidence import Evidence
 from attnspec.impls.faults.fault import Fault
 from attnspec.oracle.conventions import others
-from attnspec.oracle.precision import FORMATS, PLACES
+from attnspec.oracle.precision import FORMATS, PLACES, Format
 from attnspec.subject import Subject
 
-NARROWER = ("storage", "float16", "bfloat16")
-"""Formats to which a mistaken rounding may go; a coarser one speaks only if no finer one does."""
+NARROWER = ("float32", "tf32", "float16", "bfloat16")
+"""Formats to which a mistaken rounding may go, from fine to coarse."""
+CLOSE = 0.5
+"""Of several looser contracts, those speak that leave at most so much more room than the tightest:
+a loose one explains any small error."""
+MULTIPLIED = ("products",)
+"""Places where hardware rounds to tf32."""
+OUTPUT = "output"
+"""The result itself, whose format is the storage dtype and cannot be declared."""
+ADVISABLE = 0.03
+"""A rounding that moves a result by more than this share of it is nothing to be declared."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +39,7 @@ class Explanation:
     id: str
     """`convention:NAME=VALUE`, `precision:PLACE=FORMAT`, or the id of a fault."""
     distance: float
-    """Largest error over allowance left under it: best first."""
+    """Largest error over allowance left under it."""
     says: str
     """What it means, and what to do."""
 
@@ -65,25 +74,33 @@ def _by_convention(evidence: Evidence) -> list[Explanation]:
 
 
 def _by_precision(evidence: Evidence) -> list[Explanation]:
+    """Places that may be rounded to a narrower format: that which leaves the least room first."""
     contract = evidence.subject.contract
-    for word in NARROWER:
-        name = contract.storage if word == "storage" else word
-        found = []
-        for place in PLACES:
-            declared = contract.format(place)
-            if FORMATS[name].width >= declared.width:
-                continue
-            other = evidence.subject.with_contract(replace(contract, **{place: name}))
-            distance = evidence.distance_under(other)
-            if distance is not None:
-                says = (
-                    f"{place} may be rounded to {name}, where {declared.name} is promised:"
-                    f' keep them in {declared.name}, or declare precision={{"{place}": "{word}"}}'
-                )
-                found.append(Explanation(f"precision:{place}={word}", distance, says))
-        if found:
-            return sorted(found, key=lambda e: e.distance)
-    return []
+    found = []
+    for name, place in product(NARROWER, (*PLACES, OUTPUT)):
+        declared, fmt = contract.format(place), FORMATS[name]
+        if not _narrower(fmt, declared) or (name == "tf32" and place not in MULTIPLIED):
+            continue
+        field = "storage" if place == OUTPUT else place
+        other = evidence.subject.with_contract(replace(contract, **{field: name}))
+        distance = evidence.distance_under(other)
+        if distance is None or not evidence.looks_rounded(other, place, fmt):
+            continue
+        if evidence.breaks_others(other):
+            continue
+        word = "storage" if name == contract.storage else name
+        says = f"{place} may be rounded to {name}, where {declared.name} is promised"
+        says += f": keep it in {declared.name}"
+        if evidence.share <= ADVISABLE and place != OUTPUT:
+            says += f', or declare precision={{"{place}": "{word}"}}'
+        found.append(Explanation(f"precision:{place}={word}", distance, says))
+    found.sort(key=lambda e: -e.distance)
+    return [e for e in found if e.distance >= CLOSE * found[0].distance]
+
+
+def _narrower(fmt: Format, declared: Format) -> bool:
+    """Whether it rounds more coarsely, or has a smaller range."""
+    return fmt.width < declared.width or fmt.normal > declared.normal
 
 
 def _by_fault(evidence: Evidence) -> Iterator[Explanation]:

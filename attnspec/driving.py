@@ -199,7 +199,17 @@ def _explained(
         return ()
     alike = [(inputs, j) for inputs, j in swept.failures if j.kind == judgement.kind]
     passes = swept.passes[:KEPT_FAILING]
-    return explanations(Evidence(law, subject, alike, passes, _oracle_of(law)))
+    return explanations(
+        Evidence(law, subject, alike, passes, _oracle_of(law), _others_of(law, subject))
+    )
+
+
+def _others_of(law: Law, subject: Subject) -> list[Law]:
+    """The other laws that the calls of `law` can be given to."""
+    from attnspec.oracle import LAWS
+
+    alike = (o for o in LAWS if o.component == law.component and o.inputs == law.inputs)
+    return [o for o in alike if o.id != law.id and all(map(subject.accepts, o.options))]
 
 
 def _oracle_of(law: Law) -> Law | None:

@@ -15,7 +15,8 @@ from functools import cached_property
 from attnspec.judging import HELD, Judgement, LawError, judged
 from attnspec.oracle.comparison import Comparison, verdict
 from attnspec.oracle.law import Inputs, Law
-from attnspec.oracle.precision import JUDGED_SHARE
+from attnspec.oracle.precision import JUDGED_SHARE, Format
+from attnspec.plausible import TELLING_PASSES, Pair, passes_unlikely, plausible, size
 from attnspec.subject import Subject
 
 TELLING_SHARE = 0.5
@@ -33,6 +34,8 @@ class Evidence:
     passes: Sequence[Inputs]
     oracle: Law | None = None
     """The component's comparison with the exact value, if the law isn't that one."""
+    others: Sequence[Law] = ()
+    """The component's other laws of the same calls: roundings break none of them."""
 
     def distance_under(self, other: Subject) -> float | None:
         """Worst ratio if the target is taken for `other`, the same function under another
@@ -74,6 +77,31 @@ class Evidence:
                 return None
         return worst
 
+    def breaks_others(self, other: Subject) -> bool:
+        """Whether one of the component's other laws still fails on these calls."""
+        told = (attempted(law, other, i) for i, _ in self.failures for law in self.others)
+        return any(judgement is None or judgement.fails for judgement in told)
+
+    @property
+    def share(self) -> float:
+        """Largest error of the failing calls, as a share of the results' size."""
+        return max((size(c) for _, j in self.failures for c in j.comparisons), default=0.0)
+
+    def looks_rounded(self, other: Subject, place: str, fmt: Format) -> bool:
+        """Whether the errors are typical for what `other` may round in one more place: those of
+        the failing calls large enough, and not many passing calls without any."""
+        pairs: list[Pair] = []
+        for inputs, declared in self.failures:
+            pairs += _pairs(declared, attempted(self.law, other, inputs))
+        if not plausible(pairs, place, fmt):
+            return False
+        unlikely = 0
+        for inputs in self.passes:
+            declared_too = attempted(self.law, self.subject, inputs)
+            loose = attempted(self.law, other, inputs)
+            unlikely += passes_unlikely(_pairs(declared_too, loose), place, fmt)
+        return unlikely <= TELLING_PASSES * len(self.failures)
+
     @cached_property
     def _results(self) -> list[Judgement | None]:
         """The target's own results on the failing calls."""
@@ -91,6 +119,12 @@ def attempted(law: Law, other: Subject, inputs: Inputs) -> Judgement | None:
         return judged(law, other, inputs)
     except LawError:
         return None
+
+
+def _pairs(declared: Judgement | None, loose: Judgement | None) -> list[Pair]:
+    if declared is None or loose is None:
+        return []
+    return list(zip(declared.comparisons, loose.comparisons, strict=False))
 
 
 def _apart(target: Judgement, wrong: Judgement) -> float | None:

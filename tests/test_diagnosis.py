@@ -11,14 +11,17 @@ from attnspec import diagnosis, runner
 from attnspec.catalogue import all_faults
 from attnspec.driving import Effort, outcome_of
 from attnspec.impls.faults.fault import Fault
+from attnspec.oracle.precision import FORMATS
 from tests.stubs import SMALL, law_of_id, none, outcome, target, wrong
 
 
-def rotate_half(x: Any, positions: Any, *, base: float = 10000.0) -> Any:
+def rotate_half(
+    x: Any, positions: Any, *, base: float = 10000.0, tables: torch.dtype = torch.float64
+) -> Any:
     d = x.shape[-1]
     angles = positions.double()[..., None] * base ** (-torch.arange(0, d, 2).double() / d)
     angles = angles if positions.ndim == 1 else angles[:, None]
-    cos, sin = angles.cos(), angles.sin()
+    cos, sin = (table.to(tables).double() for table in (angles.cos(), angles.sin()))
     a, b = x.double().chunk(2, -1)
     return torch.cat((a * cos - b * sin, a * sin + b * cos), -1).to(x.dtype)
 
@@ -87,14 +90,77 @@ def test_a_result_of_the_wrong_kind_is_no_known_mistake() -> None:
     assert outcome(none).diagnosis == ()
 
 
-def test_a_looser_precision_is_named() -> None:
-    def rounded(x: Any, *, dim: int = -1) -> Any:
-        return torch.softmax(x, dim).bfloat16().float()
+def by_oracle(function: Any, dtype: str = "float32", identity: str = "matches_oracle") -> Any:
+    loaded = target(softmax=function)
+    return outcome_of(law_of_id(f"softmax.{identity}"), loaded, dtype, "cpu", Effort(examples=40))
 
-    found = outcome(rounded)
+
+@pytest.mark.parametrize(
+    ("dtype", "coarse"),
+    [("float64", "float32"), ("float32", "float16"), ("float32", "bfloat16")],
+)
+def test_a_looser_precision_is_named(dtype: str, coarse: str) -> None:
+    def rounded(x: Any, *, dim: int = -1) -> Any:
+        return torch.softmax(x, dim).to(getattr(torch, coarse)).to(x.dtype)
+
+    found = by_oracle(rounded, dtype)
     assert found.status == "fail"
-    assert found.diagnosis == ("precision:statistics=float16",)
-    assert 'declare precision={"statistics": "float16"}' in found.text
+    assert f"precision:output={coarse}" in found.diagnosis
+    assert found.diagnosis[0].endswith(f"={coarse}")
+
+
+def test_a_precision_that_may_be_declared() -> None:
+    def rounded(x: Any, positions: Any, *, base: float = 10000.0) -> Any:
+        return rotate_half(x, positions, base=base, tables=torch.float16)
+
+    half = target({"conventions": {"rope.layout": "half"}}, rope=rounded)
+    law = law_of_id("rope.matches_oracle")
+    found = outcome_of(law, half, "float32", "cpu", Effort(examples=40))
+    assert "precision:tables=float16" in found.diagnosis
+    assert 'keep it in float32, or declare precision={"tables": "float16"}' in found.text
+
+
+def test_a_large_error_is_nothing_to_be_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rounded(x: Any, positions: Any, *, base: float = 10000.0) -> Any:
+        return rotate_half(x, positions, base=base, tables=torch.float16)
+
+    monkeypatch.setattr(diagnosis, "ADVISABLE", 1e-6)
+    half = target({"conventions": {"rope.layout": "half"}}, rope=rounded)
+    law = law_of_id("rope.matches_oracle")
+    found = outcome_of(law, half, "float32", "cpu", Effort(examples=40))
+    assert "precision:tables=float16" in found.diagnosis
+    assert "or declare" not in found.text
+
+
+@pytest.mark.parametrize("identity", ["matches_oracle", "rows_sum_to_one"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_a_lost_key_is_no_matter_of_precision(dtype: str, identity: str) -> None:
+    def lost(x: Any, *, dim: int = -1) -> Any:
+        t = x if x.dtype == torch.float64 else x.float()
+        e = torch.exp(t - t.amax(dim, keepdim=True))
+        kept = e.index_fill(dim, torch.tensor([64]), 0.0) if x.shape[dim] > 64 else e
+        return (e / kept.sum(dim, keepdim=True)).to(x.dtype)
+
+    found = by_oracle(lost, dtype, identity)
+    assert found.status == "fail"
+    assert not [name for name in found.diagnosis if name.startswith("precision:")]
+
+
+def test_an_error_barely_too_large_is_not_a_coarser_format() -> None:
+    def off(x: Any, *, dim: int = -1) -> Any:
+        return torch.softmax(x, dim) * (1.0 + 2.0**-44)
+
+    found = by_oracle(off, "float64")
+    assert found.status == "fail"
+    assert found.diagnosis == ()
+
+
+def test_float16_is_narrower_than_bfloat16_by_its_range() -> None:
+    narrower = diagnosis._narrower
+    assert narrower(FORMATS["float16"], FORMATS["bfloat16"])
+    assert narrower(FORMATS["bfloat16"], FORMATS["float16"])
+    assert narrower(FORMATS["float32"], FORMATS["float64"])
+    assert not narrower(FORMATS["float32"], FORMATS["bfloat16"])
 
 
 @pytest.mark.slow
