@@ -13,6 +13,11 @@ from attnspec.oracle.literal import literal
 
 NAMED = 3
 """Explanations that a message spells out."""
+FURTHER = (
+    "shift_invariance", "group_law", "linearity", "no_memory", "relative_displacement",
+    "own_angles", "repeatable", "views_equal_copies", "any_axis",
+)  # fmt: skip
+"""Laws whose failure may lie in another call than the one that is printed."""
 NOT_REPEATABLE = (
     "not repeatable: the same call gave different results when it was made again, so what is "
     "printed here is one of several results"
@@ -37,8 +42,10 @@ def failure_text(
         f"{law.id}: {law.says}",
         f"Call ({inputs.dtype}, memory layout {inputs.layout}):\n"
         + _indented(literal(inputs, arrays=arrays)),
-        _what_happened(judgement),
     ]
+    if law.id.rpartition(".")[2] in FURTHER:
+        parts.append(f"The law makes further calls from this one: {law.says}.")
+    parts.append(_what_happened(judgement))
     if not repeatable:
         parts.append(f"Attention: {NOT_REPEATABLE}.")
     parts.append(_likely(explained))

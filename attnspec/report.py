@@ -87,19 +87,23 @@ def print_failures(console: Console, run: Run) -> None:
         for line in others[:LISTED]:
             print_line(console, f"  {line}")
         if len(others) > LISTED:
-            print_line(console, f"  and {len(others) - LISTED} more laws")
+            print_line(console, f"  and {len(others) - LISTED} more reasons")
         console.print()
 
 
 def _by_law(outcomes: Iterable[Outcome]) -> Iterator[str]:
-    """`law (dtypes): what it looks like, or else what happened`."""
+    """`laws (dtypes): what it looks like, or else what happened`; equal reasons once."""
     laws: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         laws.setdefault(outcome.law, []).append(outcome)
+    told: dict[tuple[str, str], list[str]] = {}
     for law, group in laws.items():
         first = group[0]
-        told = f"looks like {first.diagnosis[0]}" if first.diagnosis else first.reason
-        yield f"{law} ({', '.join(dict.fromkeys(o.dtype for o in group))}): {told}"
+        text = f"looks like {first.diagnosis[0]}" if first.diagnosis else first.reason
+        dtypes = ", ".join(dict.fromkeys(o.dtype for o in group))
+        told.setdefault((dtypes, text), []).append(law)
+    for (dtypes, text), names in told.items():
+        yield f"{', '.join(names)} ({dtypes}): {text}"
 
 
 def _matrix(console: Console, run: Run) -> Table:
@@ -170,15 +174,17 @@ def _verdict(run: Run) -> str:
     passed = len({o.law for o in run.outcomes if o.status == "pass"})
     errors = [o.error for o in run.outcomes if o.error]
     examples = sum(o.examples for o in run.outcomes)
+    fail = "1 law fails" if failed == 1 else f"{failed} laws fail"
+    hold = "1 law holds" if passed == 1 else f"{passed} laws hold"
     told = f"{examples} examples, seed {run.seed}, tier {run.tier}"
     if errors:
         return f"{run.target} could not be judged, by a mistake of the suite: {errors[0]}"
     if run.interrupted and run.verdict != "fails":
         return f"{run.target} could not be judged: the run was interrupted ({told})"
     if run.verdict == "fails":
-        return f"{run.target} does not conform: {failed} laws fail ({told})"
+        return f"{run.target} does not conform: {fail} ({told})"
     if run.verdict == "conforms":
-        return f"{run.target} conforms: {passed} laws hold ({told})"
+        return f"{run.target} conforms: {hold} ({told})"
     return f"{run.target} could not be judged: nothing was tested ({told})"
 
 

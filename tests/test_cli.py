@@ -50,7 +50,7 @@ def attnspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Attnspec:
 def test_a_target_that_conforms(attnspec: Attnspec) -> None:
     result = attnspec("verify", "good.py", *QUICK)
     assert result.exit_code == 0
-    assert "good.py conforms: 1 laws hold (5 examples, seed 0, tier full)" in result.output
+    assert "good.py conforms: 1 law holds (5 examples, seed 0, tier full)" in result.output
     assert "\x1b" not in result.output
 
 

@@ -11,11 +11,12 @@ from rich.console import Console
 
 from attnspec.diagnosis import Explanation
 from attnspec.judging import Judgement
-from attnspec.message import failure_text, repeat_command, summary
+from attnspec.message import FURTHER, failure_text, repeat_command, summary
 from attnspec.oracle.comparison import Comparison, verdict
 from attnspec.oracle.law import Breach, Inputs, Law
 from attnspec.outcome import Outcome, Run, Untested
 from attnspec.report import print_comparison, print_run
+from attnspec.runner import all_laws
 from attnspec.usage import suggestion, unknown
 
 LAW = Law(
@@ -63,6 +64,21 @@ def test_the_whole_message() -> None:
         "What it means: the normaliser is not the sum of the numerators\n"
         f"Again: {COMMAND}"
     )
+
+
+def test_a_law_of_several_calls_says_so() -> None:
+    law = replace(LAW, id="softmax.shift_invariance", says="a shift changes nothing")
+    text = failure_text(law, INPUTS, judgement(), [], COMMAND)
+    assert (
+        "    softmax(x)\nThe law makes further calls from this one: a shift changes nothing.\nWorst"
+        in text
+    )
+    assert "further calls" not in failure_text(LAW, INPUTS, judgement(), [], COMMAND)
+
+
+def test_laws_of_several_calls_exist() -> None:
+    names = {law.id.rpartition(".")[2] for law in all_laws()}
+    assert names.issuperset(FURTHER)
 
 
 def test_the_call_can_be_pasted() -> None:
@@ -178,6 +194,19 @@ def test_failures_that_are_alike_are_told_once() -> None:
     assert "Fails too:\n  softmax.b (float32): looks like f.x\n" in text
     assert "FAIL 2/2 0.25" in text
     assert "mine does not conform: 2 laws fail" in text
+
+
+def test_equal_reasons_are_told_once() -> None:
+    failed = outcome(status="fail", reason="raised ValueError: no")
+    text = printed(failed, *(replace(failed, law=f"softmax.{name}") for name in "bcd"))
+    assert (
+        "Fails too:\n  softmax.b, softmax.c, softmax.d (float32): raised ValueError: no\n" in text
+    )
+
+
+def test_one_law_is_singular() -> None:
+    assert "does not conform: 1 law fails (" in printed(outcome(status="fail"))
+    assert "conforms: 1 law holds (" in printed(outcome())
 
 
 def test_everything_that_was_not_tested_is_listed() -> None:
