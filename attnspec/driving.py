@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.arrays import has_torch
+from attnspec.commonality import in_common
 from attnspec.declaration import limits_of
 from attnspec.devices import one_thread
 from attnspec.diagnosis import Explanation, explanations
@@ -14,7 +15,7 @@ from attnspec.evidence import Evidence
 from attnspec.judging import Judgement, LawError, judged
 from attnspec.loading import Loaded
 from attnspec.message import failure_text, repeat_command, summary
-from attnspec.oracle.inputs import Scope, families, strategy
+from attnspec.oracle.inputs import Scope, families, lowered, strategy
 from attnspec.oracle.law import Inputs, Law
 from attnspec.oracle.literal import literal
 from attnspec.oracle.precision import JUDGED_SHARE
@@ -115,7 +116,8 @@ def _driven(law: Law, subject: Subject, blank: Outcome, effort: Effort) -> Outco
     counted = _counted(blank, law, subject, swept)
     if not swept.failures:
         return _without_failure(counted, law, subject, swept)
-    simple = simplest(judge, draws, effort.count, seed, swept, deep=effort.deep)
+    lower = functools.partial(lowered, law.inputs, scope_of(subject))
+    simple = simplest(judge, draws, effort.count, seed, swept, lower, deep=effort.deep)
     return _failed(counted, law, subject, swept, simple=simple, effort=effort)
 
 
@@ -165,8 +167,9 @@ def _failed(
     first, seen = swept.failures[0]
     repeatable = judged(law, subject, first).kind == seen.kind
     judgement = judged(law, subject, simple)
+    written = _written(law, subject)
     if judgement.kind != seen.kind:
-        repeatable, simple, judgement = False, first, seen
+        repeatable, simple, judgement, written = False, first, seen, ""
     explained = _explained(law, subject, swept, judgement) if repeatable else ()
     command = repeat_command(
         subject.loaded.given,
@@ -177,9 +180,17 @@ def _failed(
         examples=effort.examples,
         tier=effort.tier,
     )
-    reason, arrays = summary(judgement), subject.loaded.declaration.arrays
+    reason, arrays = written or summary(judgement), subject.loaded.declaration.arrays
     text = failure_text(
-        law, simple, judgement, explained, command, arrays=arrays, repeatable=repeatable
+        law,
+        simple,
+        judgement,
+        explained,
+        command,
+        arrays=arrays,
+        repeatable=repeatable,
+        written=written,
+        common=in_common([inputs for inputs, _ in swept.failures], swept.passes),
     )
     return replace(
         counted,
@@ -189,6 +200,11 @@ def _failed(
         diagnosis=tuple(e.id for e in explained),
         case=literal(simple, arrays=arrays),
     )
+
+
+def _written(law: Law, subject: Subject) -> str:
+    """What the law's latest call did to its inputs, if the law is about them."""
+    return subject.written() if law.id.endswith(".inputs_unchanged") else ""
 
 
 def _explained(

@@ -12,7 +12,7 @@ import contextlib
 import hashlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import hypothesis
@@ -36,6 +36,8 @@ AFTER_FAILURE = 40
 """Calls drawn after the first failing one, at most."""
 SHRINKING_SECONDS = 10.0
 """For display only: after this, only calls known to fail count as failing."""
+LOWERINGS = 6
+"""Steps down the tables after Hypothesis has shrunk."""
 HIGHEST_TARGET = 1e3
 """Ratios beyond it guide the search no further."""
 
@@ -122,6 +124,7 @@ def simplest(
     examples: int,
     seed: int,
     swept: Sweep,
+    lower: Callable[[Inputs], Iterator[Inputs]],
     *,
     deep: bool,
 ) -> Inputs:
@@ -151,6 +154,11 @@ def simplest(
     # the last call that Hypothesis makes is its simplest
     with contextlib.suppress(_Failing, Flaky):
         _drive(body, draws, examples, seed, (Phase.generate, Phase.target, Phase.shrink))
+    for _ in range(LOWERINGS):
+        simpler = next((inputs for inputs in lower(found) if fails(inputs)), None)
+        if simpler is None:
+            break
+        found = simpler
     return simplified(found, fails)
 
 

@@ -23,7 +23,7 @@ from attnspec.oracle.precision import (
     Contract,
     Format,
 )
-from attnspec.oracle.rounding import gamma, representable, stored, stored_often
+from attnspec.oracle.rounding import gamma, representable, stored, stored_often, zero_at_infinity
 from attnspec.oracle.spread import (
     Spread,
     spread_of_cos,
@@ -182,7 +182,7 @@ class Errors:
             if sure:
                 result = v, np.where((a[0] == 0.0) & (a[1] == 0.0), 0.0, result[1])
             # e^(minus infinity) is 0 in every format
-            return result if np.isfinite(a[0]).all() else (v, _zero_at_infinity(a[0], result[1]))
+            return result if np.isfinite(a[0]).all() else (v, zero_at_infinity(a[0], result[1]))
 
         return closure
 
@@ -293,25 +293,23 @@ class Errors:
 
     # -- comparisons, which end the algebra: they are taken at the exact value -----------------
 
+    def _compared(self, relation: Closure) -> Closure:
+        return lambda a, b: relation(a[0], b[0])
+
     def lt(self, op: Op, plan: Plan) -> Closure:
-        return lambda a, b: a[0] < b[0]
+        return self._compared(np.less)
 
     def le(self, op: Op, plan: Plan) -> Closure:
-        return lambda a, b: a[0] <= b[0]
+        return self._compared(np.less_equal)
 
     def eq(self, op: Op, plan: Plan) -> Closure:
-        return lambda a, b: a[0] == b[0]
+        return self._compared(np.equal)
 
     def ne(self, op: Op, plan: Plan) -> Closure:
-        return lambda a, b: a[0] != b[0]
+        return self._compared(np.not_equal)
 
     def finished(self, value: Erring, shape: tuple[int, ...]) -> Erring:
         return full_shape(value[0], shape), full_shape(np.asarray(value[1]), shape)
-
-
-def _zero_at_infinity(x: Array, e: Any) -> Array:
-    result: Array = np.where(np.isneginf(x), 0.0, e)
-    return result
 
 
 def _over(e: Array, v: Array, op: Op) -> Array:

@@ -1,4 +1,4 @@
-"""What a target is called with: legal calls, drawn by Hypothesis in at most five draws.
+"""What a target is called with: legal calls, drawn by Hypothesis in one draw.
 
 Structure is drawn (a shape with options, what is special to the family, a value pattern, memory
 layout with special numbers, a seed), simplest table entries first, so that shrinking leads to
@@ -10,6 +10,8 @@ nothing is drawn and thrown away.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 from zlib import crc32
 
@@ -37,6 +39,8 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (*SOFTMAX, *
 """Name to family. Laws refer to the names."""
 
 SEEDS = 2**31
+LOWEST = 12
+"""Entries of a table, from its simplest, to which `lowered` goes."""
 
 _Key = tuple[Hashable, ...]
 _BUILT: dict[_Key, SearchStrategy[Inputs]] = {}
@@ -67,17 +71,47 @@ def strategy(family: str, scope: Scope) -> SearchStrategy[Inputs]:
 
 
 def _strategy(family: Family, scope: Scope) -> SearchStrategy[Inputs]:
-    build = family.build
-    forms, extras = _from(family.forms(scope)), _from(family.extras)
-    patterns, dresses = _from(family.patterns), _from(family.dresses)
-    seeds = st.integers(0, SEEDS - 1)
+    """One draw of bytes, two for the place in each table and four for the seed.
 
-    @st.composite
-    def call(draw: st.DrawFn) -> Inputs:
-        drawn = Draw(draw(forms), draw(extras), draw(patterns), draw(dresses), draw(seeds))
-        return build(scope, drawn)
+    Integers would do, but Hypothesis mixes the constants of whatever modules are loaded into
+    them, so that the calls of a seed would depend on what else the process has imported. All
+    bytes zero is the simplest call, and shrinking lowers them one by one.
+    """
+    tables = _tables(family, scope)
+    return st.binary(min_size=12, max_size=12).map(partial(_call, family, scope, tables))
 
-    return call()
+
+def _tables(family: Family, scope: Scope) -> tuple[Sequence[Any], ...]:
+    return family.forms(scope), family.extras, family.patterns, family.dresses
+
+
+def _call(family: Family, scope: Scope, tables: tuple[Sequence[Any], ...], drawn: bytes) -> Inputs:
+    words = [int.from_bytes(drawn[at : at + 2], "big") for at in range(0, 8, 2)]
+    form, extra, pattern, dress = (
+        table[word * len(table) >> 16] for table, word in zip(tables, words, strict=True)
+    )
+    seed = int.from_bytes(drawn[8:], "big") % SEEDS
+    return replace(family.build(scope, Draw(form, extra, pattern, dress, seed)), drawn=drawn)
+
+
+def lowered(family: str, scope: Scope, inputs: Inputs) -> Iterator[Inputs]:
+    """Simpler calls than a drawn one: one table entry exchanged for an earlier one, or seed 0.
+
+    Hypothesis lowers the bytes of a draw one by one and stops where none can be lowered alone;
+    these are the steps that it cannot see. Nothing for a call that was not drawn.
+    """
+    if not inputs.drawn:
+        return
+    found, drawn = FAMILIES[family], inputs.drawn
+    tables = _tables(found, scope)
+    for at, table in zip(range(0, 8, 2), tables, strict=True):
+        now = int.from_bytes(drawn[at : at + 2], "big") * len(table) >> 16
+        for index in range(min(now, LOWEST)):
+            word = -(-(index << 16) // len(table))
+            lower = drawn[:at] + word.to_bytes(2, "big") + drawn[at + 2 :]
+            yield _call(found, scope, tables, lower)
+    if any(drawn[8:]):
+        yield _call(found, scope, tables, drawn[:8] + bytes(4))
 
 
 def sampled(family: str, scope: Scope, many: int, seed: int = 0) -> Iterator[Inputs]:
@@ -85,16 +119,12 @@ def sampled(family: str, scope: Scope, many: int, seed: int = 0) -> Iterator[Inp
     have no use for shrinking. Raises ValueError as `strategy` does."""
     strategy(family, scope)
     found = FAMILIES[family]
-    tables = (found.forms(scope), found.extras, found.patterns, found.dresses)
+    tables = _tables(found, scope)
     rng = np.random.default_rng(seed)
     for _ in range(many):
         places = [int(rng.integers(len(table))) for table in tables]
         form, extra, pattern, dress = (t[i] for t, i in zip(tables, places, strict=True))
         yield found.build(scope, Draw(form, extra, pattern, dress, int(rng.integers(SEEDS))))
-
-
-def _from(table: Sequence[Any]) -> SearchStrategy[Any]:
-    return st.sampled_from(table) if len(table) > 1 else st.just(table[0])
 
 
 def _frozen(limits: Mapping[str, Any]) -> Hashable:

@@ -38,10 +38,12 @@ class Inputs:
     so that the variance counts."""
     seed: int = 0
     """Fills whatever else a law needs at random (`inputs.generator`)."""
+    drawn: bytes = b""
+    """The bytes from which the call was made (`inputs.strategy`); empty for other calls."""
 
     def with_arrays(self, **arrays: Array) -> Inputs:
         """The same call with other values."""
-        return replace(self, arrays={**self.arrays, **arrays})
+        return replace(self, arrays={**self.arrays, **arrays}, drawn=b"")
 
 
 @dataclass(frozen=True)

@@ -57,3 +57,9 @@ def stored_often(a: tuple[Array, Any], fmt: Format, count: Array) -> tuple[Array
     reach = np.abs(v) + e
     own = np.expm1(count * -math.log1p(-fmt.roundoff)) * reach
     return v, e + own + count * np.minimum(reach, fmt.underflow)
+
+
+def zero_at_infinity(x: Array, e: Any) -> Array:
+    """The error e of e^x, which is 0 in every format where x is minus infinity."""
+    result: Array = np.where(np.isneginf(x), 0.0, e)
+    return result

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from attnspec import diagnosis, runner
 from attnspec.catalogue import all_faults
+from attnspec.commonality import in_common
 from attnspec.driving import Effort, outcome_of
 from attnspec.impls.faults.fault import Fault
+from attnspec.oracle.law import Inputs
 from attnspec.oracle.precision import FORMATS
 from tests.stubs import SMALL, law_of_id, none, outcome, target, wrong
 
@@ -161,6 +164,44 @@ def test_float16_is_narrower_than_bfloat16_by_its_range() -> None:
     assert narrower(FORMATS["bfloat16"], FORMATS["float16"])
     assert narrower(FORMATS["float32"], FORMATS["float64"])
     assert not narrower(FORMATS["float32"], FORMATS["bfloat16"])
+
+
+def call(n: int, layout: str = "contiguous", pattern: str = "normal", **options: Any) -> Inputs:
+    x = np.zeros((2, n))
+    return Inputs("softmax", "float32", {"x": x}, options, layout=layout, pattern=pattern)
+
+
+@pytest.mark.parametrize(
+    ("failing", "passing", "text"),
+    [
+        ([call(n, "expanded") for n in (3, 4, 5)], [call(n) for n in (3, 4, 5)],
+         "memory layout expanded"),
+        ([call(n, dim=-1) for n in (3, 4, 5)], [call(n) for n in (3, 4, 5)],
+         "option dim given; dim = -1"),
+        ([call(n) for n in (65, 70, 80)], [call(n) for n in (3, 40, 64)],
+         (
+            "size of axis 1 of x at least 65, and at most 64 where it passes; "
+            "size of the axis dim at least 65, and at most 64 where it passes"
+         )),
+        ([call(n) for n in (3, 4, 5)], [call(n) for n in (3, 4, 5)], ""),
+        ([call(n, "expanded") for n in (3, 4)], [call(n) for n in (3, 4, 5)], ""),
+    ],
+)  # fmt: skip
+def test_what_failing_calls_have_in_common(
+    failing: list[Inputs], passing: list[Inputs], text: str
+) -> None:
+    assert in_common(failing, passing) == text
+
+
+def test_the_pattern_of_positions_is_a_feature() -> None:
+    def rope(way: str, base: float | None = None) -> Inputs:
+        arrays = {"x": np.zeros((1, 1, 2, 4)), "positions": np.zeros(2, np.int64)}
+        options = {} if base is None else {"base": base}
+        return Inputs("rope", "float32", arrays, options, pattern=f"normal; positions: {way}")
+
+    failing, passing = [rope("unsorted")] * 3, [rope("from 0"), rope("far"), rope("far", 500.0)]
+    assert in_common(failing, passing) == "positions unsorted"
+    assert in_common([rope("far")] * 3, [rope("far", 5e5)] * 3) == "option base left out"
 
 
 @pytest.mark.slow

@@ -101,6 +101,20 @@ def test_nothing_known_says_so() -> None:
     assert "Likely mistake: nothing known gives these results." in text
 
 
+def test_what_failing_calls_share_is_told_where_nothing_is_known() -> None:
+    text = failure_text(LAW, INPUTS, judgement(), [], COMMAND, common="memory layout expanded")
+    assert "gives these results.\nFailing calls have in common: memory layout expanded.\n" in text
+    known = [Explanation("fault.a", 0.0, "it is wrong")]
+    text = failure_text(LAW, INPUTS, judgement(), known, COMMAND, common="memory layout expanded")
+    assert "in common" not in text
+
+
+def test_what_was_written_is_told_instead_of_bytes() -> None:
+    text = failure_text(LAW, INPUTS, judgement(None), [], COMMAND, written="x changed at [0]")
+    assert "Changed: x changed at [0]\n" in text
+    assert "Worst element" not in text
+
+
 def test_more_than_three_explanations_are_only_named() -> None:
     explained = [Explanation(f"fault.{i}", 0.0, "it is wrong") for i in range(5)]
     text = failure_text(LAW, INPUTS, judgement(), explained, COMMAND)

@@ -97,6 +97,34 @@ def test_memory_tells_changed_inputs_and_what_is_written_beside_them() -> None:
         assert (cells[0] != cells[1]).any(axis=1).sum() == changed
 
 
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "row-step"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+def test_what_was_written_is_told_in_words(dtype: str, layout: str) -> None:
+    def inside(x: Any, *, dim: int = -1) -> Any:
+        x[1, 2] = 9.0
+        return x
+
+    def beside(x: Any, step: int) -> Any:
+        x.as_strided((1,), (1,), x.storage_offset() + step)[0] = 0.0
+        return x
+
+    call = softmax_call(dtype, layout=layout)
+    was = f"{call.arrays['x'][1, 2]:.9g}"
+    told: dict[str, Any] = {
+        f"x changed at [1, 2]: was {was}, is 9": inside,
+        "memory behind the end of x was written": lambda x, dim=-1: beside(x, 12),
+        "memory before the start of x was written": lambda x, dim=-1: beside(x, -1),
+        "": lambda x, dim=-1: x,
+    }
+    if layout == "row-step":
+        told["memory between the entries of x was written"] = lambda x, dim=-1: beside(x, 3)
+    for text, function in told.items():
+        mine = subject(function, dtype=dtype)
+        mine(call)
+        assert mine.written() == text
+    assert subject(inside).written() == ""
+
+
 def test_memory_before_any_call() -> None:
     with pytest.raises(RuntimeError, match="before any call"):
         subject(lambda x, dim=-1: x).memory()

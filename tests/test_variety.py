@@ -57,7 +57,7 @@ def test_settings_that_hide_faults_are_the_minority() -> None:
     assert sum(s[3] == 2 for s in shapes) < 400, "one pair of channels"
     assert sum(s[2] % 8 == 0 for s in shapes) < 800, "no tail"
     assert sum(len(set(s)) < 3 for s in shapes) < 400, "equal sizes"
-    assert sum(len(set(s) - {1}) < len(s) - s.count(1) for s in shapes) < 200, "equal sizes"
+    assert sum(len(set(s) - {1}) < len(s) - s.count(1) for s in shapes) < 300, "equal sizes"
     assert sum(not i.arrays["positions"].any() for i in calls) < 300, "position 0"
     assert 800 < sum(i.arrays["positions"].ndim == 2 for i in calls) < 1200, "both shapes"
     assert sum(i.layout == "contiguous" for i in calls) < 800, "fresh tensors"
@@ -81,7 +81,7 @@ def test_every_entry_of_the_tables_is_reachable() -> None:
     assert tables == {t.name for t in TABLES}
     lengths = {i.arrays["x"].shape[2] for i in rope}
     assert lengths >= {1, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129}
-    assert {i.arrays["x"].shape[3] for i in rope} == {2, 4, 6, 8, 10, 16, 32, 64, 80, 96, 128}
+    assert {i.arrays["x"].shape[3] for i in rope} == {2, 4, 6, 8, 10, 16, 32, 64, 80, 96, 128, 256}
 
 
 def test_leading_blocks_of_minus_infinity_occur() -> None:
