@@ -117,3 +117,37 @@ def strided(flat: Array, dtype: str, where: Plan) -> Array:
         where.start * item,
         tuple(stride * item for stride in where.strides),
     )
+
+
+def told(name: str, before: Array, after: Array, dtype: str, where: Plan) -> str:
+    """What happened to the buffer of an argument, at the first place that differs; empty where
+    nothing did."""
+    old, new = (np.ascontiguousarray(flat) for flat in (before, after))
+    item = strided(old, dtype, where).itemsize
+    different = (old.view(np.uint8) != new.view(np.uint8)).reshape(-1, item).any(axis=1)
+    cells = np.flatnonzero(different)
+    if not cells.size:
+        return ""
+    was, seen = (strided(flat, dtype, where) for flat in (old, new))
+    offsets = where.start + sum(
+        (
+            step * np.arange(size).reshape(-1, *[1] * (len(where.shape) - 1 - axis))
+            for axis, (size, step) in enumerate(zip(where.shape, where.strides, strict=True))
+        ),
+        np.zeros(where.shape, np.int64),
+    )
+    own = np.isin(offsets, cells)
+    if own.any():
+        place = tuple(int(i) for i in np.unravel_index(int(own.argmax()), where.shape))
+        index = ", ".join(map(str, place))
+        return f"{name} changed at [{index}]: was {_plain(was[place])}, is {_plain(seen[place])}"
+    first = int(cells[0])
+    if not offsets.size or first > int(offsets.max()):
+        return f"memory behind the end of {name} was written"
+    if first < int(offsets.min()):
+        return f"memory before the start of {name} was written"
+    return f"memory between the entries of {name} was written"
+
+
+def _plain(value: Any) -> str:
+    return str(int(value)) if np.asarray(value).dtype.kind in "iu" else f"{float(value):.9g}"

@@ -33,10 +33,13 @@ def failure_text(
     *,
     arrays: str = "torch",
     repeatable: bool = True,
+    written: str = "",
+    common: str = "",
 ) -> str:
     """The whole message: law, call, worst element, likely mistake, meaning, command.
 
-    `arrays` is what the target takes: the call is written for it.
+    `arrays` is what the target takes: the call is written for it. `written` tells in words what
+    became of the inputs, `common` what the failing calls share.
     """
     parts = [
         f"{law.id}: {law.says}",
@@ -45,10 +48,12 @@ def failure_text(
     ]
     if law.id.rpartition(".")[2] in FURTHER:
         parts.append(f"The law makes further calls from this one: {law.says}.")
-    parts.append(_what_happened(judgement))
+    parts.append(f"Changed: {written}" if written else _what_happened(judgement))
     if not repeatable:
         parts.append(f"Attention: {NOT_REPEATABLE}.")
     parts.append(_likely(explained))
+    if common and not explained:
+        parts.append(f"Failing calls have in common: {common}.")
     parts.append(f"What it means: {law.means}")
     parts.append(f"Again: {command}")
     return "\n".join(parts)

@@ -138,6 +138,18 @@ class Subject:
         before = [self._buffer(name, latest)[0] for name in self._names]
         return Record(_bytes(before), _bytes([read() for read in latest.now]))
 
+    def written(self) -> str:
+        """What the latest call did to the memory that it was handed, in words; empty where it
+        left everything as it was."""
+        latest = self._latest
+        if latest is None:
+            return ""
+        for name, now in zip(self._names, latest.now, strict=True):
+            before, where = self._buffer(name, latest)
+            if text := placement.told(name, before, now(), self._stored[name][0], where):
+                return text
+        return ""
+
     def sibling(self, component: str) -> Subject | None:
         """The same target's function `component`, or None where there is none to call."""
         if component not in self.functions or component not in COMPONENTS:
