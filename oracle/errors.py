@@ -1,6 +1,6 @@
 """How far a right implementation may be off: (value, worst-case error) through every operation.
 
-An element is a pair of arrays (v, e): every implementation that keeps the contract has a number
+An element, `Erring`, is a pair of arrays (v, e): every implementation that keeps the contract has a number
 within e of v there. Each rule takes the errors of its operands through the operation, exactly
 (no first-order truncation; `oracle/spread.py` has those of the functions), and then adds the
 operation's own rounding: relative u of the precision in which it runs, plus the largest error of
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from attnspec.oracle.plan import Plan
 
 Erring = tuple[Array, Any]
-"""(value, worst-case error)."""
 
 
 class Errors:
@@ -226,7 +225,11 @@ class Errors:
         def function(a: Erring) -> Erring:
             v = np.add.reduce(a[0], axis=op.extra, keepdims=True)
             size = np.add.reduce(np.abs(a[0]), axis=op.extra, keepdims=True)
-            e = n * a[1] if np.ndim(a[1]) == 0 else _over(a[1], a[0], op)
+            e = (
+                n * a[1]
+                if np.ndim(a[1]) == 0
+                else np.add.reduce(np.broadcast_to(a[1], a[0].shape), axis=op.extra, keepdims=True)
+            )
             reach = size + e
             return v, e + (g * reach + np.minimum(reach, tiny))
 
@@ -310,12 +313,6 @@ class Errors:
 
     def finished(self, value: Erring, shape: tuple[int, ...]) -> Erring:
         return full_shape(value[0], shape), full_shape(np.asarray(value[1]), shape)
-
-
-def _over(e: Array, v: Array, op: Op) -> Array:
-    full = e if e.shape == v.shape else np.broadcast_to(e, v.shape)
-    result: Array = np.add.reduce(full, axis=op.extra, keepdims=True)
-    return result
 
 
 @cache
