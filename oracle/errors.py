@@ -1,12 +1,11 @@
 """How far a right implementation may be off: (value, worst-case error) through every operation.
 
-An element, `Erring`, is a pair of arrays (v, e): every implementation that keeps the contract has a number
-within e of v there. Each rule takes the errors of its operands through the operation, exactly
-(no first-order truncation; `oracle/spread.py` has those of the functions), and then adds the
-operation's own rounding: relative u of the precision in which it runs, plus the largest error of
-an underflow. A mark adds the rounding to the format that the contract allows in its place.
-Sources: Higham, *Accuracy and Stability of Numerical Algorithms*, chapters 2 and 3. An error of
-literally 0.0 (a Python float) means exact by construction.
+An element, `Erring`, is a pair of arrays (v, e): every implementation that keeps the contract has
+a number within e of v there; e = 0.0 (a Python float) means exact by construction. Each rule takes
+the errors of its operands through the operation, exactly (no first-order truncation, see
+`oracle/spread.py`), and adds the operation's own rounding: relative u of the precision in which it
+runs, plus the largest error of an underflow. A mark adds the rounding that the contract allows.
+Sources: Higham, *Accuracy and Stability of Numerical Algorithms*, chapters 2 and 3.
 """
 
 from __future__ import annotations
