@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.arrays import has_torch
-from attnspec.commonality import in_common
 from attnspec.declaration import limits_of
 from attnspec.devices import one_thread
 from attnspec.diagnosis import Explanation, explanations
@@ -23,6 +22,7 @@ from attnspec.outcome import NOT_PROMISED, Outcome
 from attnspec.presets import tightest
 from attnspec.search import KEPT_FAILING, Sweep, simplest, stable_seed, sweep
 from attnspec.subject import Subject
+from attnspec.traits import in_common
 from attnspec.usage import UsageError
 
 EXAMPLES = {"smoke": 20, "full": 150, "deep": 1000}

@@ -10,11 +10,11 @@ import torch
 
 from attnspec import diagnosis, runner
 from attnspec.catalogue import all_faults
-from attnspec.commonality import in_common
 from attnspec.driving import Effort, outcome_of
 from attnspec.impls.faults.fault import Fault
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.precision import FORMATS
+from attnspec.traits import in_common
 from tests.stubs import SMALL, law_of_id, none, outcome, target, wrong
 
 
