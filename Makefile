@@ -7,8 +7,10 @@ SHELL := bash
 
 # the interpreter from which .venv is made: 3.11 or later
 PYTHON ?= python3
-# how many tests run at a time
+# how many processes work at a time
 WORKERS ?= 2
+# how many examples `make verify` draws for each law: smoke, full or deep
+TIER ?= smoke
 # more for the command that a target runs, as in `make verify ARGS='--tier smoke'`
 ARGS ?=
 
@@ -26,7 +28,7 @@ $(READY): pyproject.toml constraints.txt .ci/environment.py
 	@$(PYTHON) .ci/environment.py
 
 verify: $(READY) ## judge every built-in target whose library is installed, and print the table
-	@$(BIN)/attnspec verify --all $(ARGS)
+	@$(BIN)/attnspec verify --all --tier $(TIER) -n $(WORKERS) $(ARGS)
 
 test: $(READY) ## the suite judged by itself, with coverage by folder and its floors
 	@data=$$(mktemp -d); trap 'rm -rf "$$data"' EXIT; export COVERAGE_FILE="$$data/coverage"; \
@@ -47,7 +49,7 @@ lint: $(READY) ## ruff, its formatter, and mypy, which must have seen every file
 	    "pyproject.toml, and whether attnspec/spec, oracle and impls are links"; exit 1 ;; esac
 
 score: $(READY) ## which law rejects which wrong implementation, over the whole catalogue
-	@$(BIN)/attnspec score --tier full $(ARGS)
+	@$(BIN)/attnspec score --tier full -n $(WORKERS) $(ARGS)
 
 false-alarms: $(READY) ## right implementations on many inputs: how often the suite complains
 	@$(BIN)/python -m bench.false_alarms $(ARGS)
