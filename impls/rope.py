@@ -142,6 +142,8 @@ def _widened(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tenso
 
 def _joined(turned_channels: Tensor, x: Tensor, width: int) -> Tensor:
     """The one rounding, and the channels that don't turn behind those that do."""
+    if width == x.shape[-1]:
+        return turned_channels.to(x.dtype)
     return torch.cat((turned_channels.to(x.dtype), x[..., width:]), -1)
 
 
