@@ -74,6 +74,7 @@ LAWS: tuple[Law, ...] = (
         rejects=(
             "rope.backward",
             "rope.last_pair_left_out",
+            "rope.wide_heads_cut",
             "rope.partial_tile_of_tokens",
             "rope.tables_in_storage",
             "rope.positions_in_bfloat16",
@@ -217,7 +218,7 @@ LAWS: tuple[Law, ...] = (
         {
             "inputs_unchanged": ("rope.writes_over_input",),
             "repeatable": ("rope.copy_races_with_rotation",),
-            "views_equal_copies": ("rope.reads_as_contiguous",),
+            "views_equal_copies": ("rope.reads_as_contiguous", "rope.positions_read_as_contiguous"),
             "no_memory": (
                 "rope.base_of_first_call",
                 "rope.longer_base_kept",

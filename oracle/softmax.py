@@ -171,6 +171,7 @@ LAWS: tuple[Law, ...] = (
             "softmax.small_weights_dropped",
             "softmax.base_two",
             "softmax.last_entry_dropped",
+            "softmax.long_rows_cut",
             "softmax.small_steps_not_rescaled",
             "softmax.odd_row_stale",
         ),

@@ -125,6 +125,10 @@ def _float32_inside(x: Tensor, turning: Tensor) -> Tensor:
     return torch.cat((front.to(x.dtype), x[..., width:]), -1)
 
 
+def _wide_heads_cut(x: Tensor, angles: Tensor) -> Tensor:
+    return torch.cat((rotated(x, angles)[..., :128], x[..., 128:]), -1)
+
+
 FAULTS = (
     Fault(
         id="rope.half_layout",
@@ -193,6 +197,15 @@ FAULTS = (
         remedy="Let the loop run over all d/2 pairs.",
         law="rope.matches_oracle",
         functions=by_rotation(_last_pair_left_out),
+    ),
+    Fault(
+        id="rope.wide_heads_cut",
+        component="rope",
+        kind="K25",
+        reason="has room for heads of 128 channels; those beyond stay unturned",
+        remedy="Loop over the channels, or refuse heads that are wider.",
+        law="rope.matches_oracle",
+        functions=by_rotation(_wide_heads_cut),
     ),
     Fault(
         id="rope.rotary_dim_ignored",

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from attnspec.impls.faults.fault import Fault
 from attnspec.impls.faults.rope_angles import at_positions
+from attnspec.impls.faults.views import read_as_contiguous
 from attnspec.impls.rope import turned, turning_angles
 
 TABLE_ROWS = 4096
@@ -113,6 +114,16 @@ FAULTS = (
         law="rope.pair_norms",
         functions=lambda: {"rope": _offset_swapped},
         report="nntile/nntile #360",
+    ),
+    Fault(
+        id="rope.positions_read_as_contiguous",
+        component="rope",
+        kind="K26",
+        reason="takes the strides of fresh positions for granted, so that a slice or a transpose "
+        "of a larger tensor of positions is read in the wrong order",
+        remedy="Use the strides of the positions, or copy them when they aren't contiguous.",
+        law="rope.views_equal_copies",
+        functions=at_positions(read_as_contiguous),
     ),
     Fault(
         id="rope.first_rows_positions",

@@ -27,6 +27,11 @@ def _dim_ignored(x: Tensor, *, dim: int = -1) -> Tensor:
     return right.softmax(x)
 
 
+def _first_block_only(rows: Tensor) -> Tensor:
+    weights = right.softmax(rows[..., :1024])
+    return torch.cat((weights, torch.zeros_like(rows[..., 1024:])), -1)
+
+
 def _last_dropped(rows: Tensor) -> Tensor:
     if rows.shape[-1] == 1:
         return torch.ones_like(rows)
@@ -147,6 +152,16 @@ FAULTS = (
         remedy="Let the loop run up to and including the last entry.",
         law="softmax.matches_oracle",
         functions=by_rows(_last_dropped),
+    ),
+    Fault(
+        id="softmax.long_rows_cut",
+        component="softmax",
+        kind="K25",
+        reason="holds a row in one block of 1024 entries; those beyond get weight zero and are "
+        "missing from the sum",
+        remedy="Loop over blocks of the row, or refuse rows that are longer.",
+        law="softmax.matches_oracle",
+        functions=by_rows(_first_block_only),
     ),
     Fault(
         id="softmax.padding_counted",
