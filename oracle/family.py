@@ -70,7 +70,7 @@ PLAIN: tuple[Dress, ...] = tuple(Dress(layout, ()) for layout in LAYOUTS)
 
 
 class Draw(NamedTuple):
-    """The five draws of a call."""
+    """What is drawn for a call: places in the tables, and a seed."""
 
     form: Form
     extra: Any

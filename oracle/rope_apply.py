@@ -15,7 +15,7 @@ from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs, Kind, Law
 from attnspec.oracle.precision import snapped
-from attnspec.oracle.rope_values import DEFAULT_BASE, one_entry, rope, rope_apply
+from attnspec.oracle.rope_values import one_entry, paired, rope, rope_apply
 
 
 def own_angles(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
@@ -27,11 +27,17 @@ def own_angles(implementation: Implementation, inputs: Inputs) -> list[Compariso
     sibling = implementation.sibling("rope")
     if sibling is None:
         return []
-    angles = whole[:, None] * DEFAULT_BASE ** (-2.0 * np.arange(d // 2) / d)
-    dtype = implementation.dtype
-    tables = {"cos": snapped(np.cos(angles), dtype), "sin": snapped(np.sin(angles), dtype)}
-    applied = inputs.with_arrays(**tables)
     turned = Inputs("rope", inputs.dtype, {"x": x, "positions": whole}, layout=inputs.layout)
+    if not sibling.legal(turned):
+        return []
+    # (1, 0) in every pair turns to cosine and sine of the pair's angle
+    ones = np.zeros((1, 1, n, d))
+    paired(implementation, ones, d)[0][...] = 1.0
+    cos, sin = paired(implementation, rope(sibling, turned.with_arrays(x=ones)).value[0, 0], d)
+    if implementation.conventions["rope.direction"] == "backward":
+        sin = -sin
+    dtype = implementation.dtype
+    applied = inputs.with_arrays(cos=snapped(cos, dtype), sin=snapped(sin, dtype))
     by_tables, by_positions = rope_apply(implementation, applied), rope(sibling, turned)
     # the tables were rounded: both sides are moved to the exact values of their own inputs
     right = sibling(turned) + (by_tables.value - by_positions.value)
