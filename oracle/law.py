@@ -61,6 +61,8 @@ class Implementation(Protocol):
     contract: Contract
     conventions: Mapping[str, str]
     guarantees: tuple[str, ...]
+    differentiable: bool
+    """Whether the target has gradients of this function."""
 
     def accepts(self, option: str) -> bool:
         """Whether the function takes this keyword."""
@@ -70,8 +72,23 @@ class Implementation(Protocol):
         asks before it makes one of another shape."""
 
     def __call__(self, inputs: Inputs, *, layout: str | None = None) -> Array:
-        """Call it and return what it gave, as float64. Raises `Breach` for a result of the
-        wrong kind, and for an exception on a legal call."""
+        """Call it and return what it gave, as float64; the first of several results. Raises
+        `Breach` for a result of the wrong kind, and for an exception on a legal call."""
+
+    def parts(self, inputs: Inputs, *, layout: str | None = None) -> tuple[Array, ...]:
+        """Call it and return all of its results."""
+
+    def gradients(
+        self,
+        inputs: Inputs,
+        upstream: Array,
+        *,
+        layout: str | None = None,
+        upstream_layout: str = "contiguous",
+    ) -> dict[str, Array]:
+        """Gradients of sum(upstream * first result), one for each differentiable argument of the
+        call. Raises `Breach` as a call does, and of kind `gradient` where one is missing or is
+        of the wrong kind."""
 
     def held(self, inputs: Inputs) -> tuple[Array, Callable[[], Array]]:
         """Call it, and return its result beside a function that reads the very object that it
@@ -91,10 +108,11 @@ class Breach(Exception):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
-        """`raises`, `type`, `shape`, `dtype`, `device` or `declined` (NotImplementedError)."""
+        """`raises`, `type`, `shape`, `dtype`, `device`, `gradient` or `declined`
+        (NotImplementedError)."""
 
 
-Kind = Literal["oracle", "exact", "probe", "reduced", "equivariance", "form"]
+Kind = Literal["oracle", "exact", "probe", "reduced", "equivariance", "form", "gradient"]
 
 
 @dataclass(frozen=True)
@@ -120,3 +138,5 @@ class Law:
     """Options that the function must accept for the law to apply."""
     guarantee: str = ""
     """The guarantee on which a comparison to the bit rests."""
+    gradients: bool = False
+    """Whether it is about gradients, so that it applies to targets that have them."""
