@@ -25,15 +25,27 @@ _DLPACK_CPU, _DLPACK_CUDA = 1, 2
 
 
 @dataclass(frozen=True)
+class Due:
+    """What a result, or one of several, must be."""
+
+    shape: tuple[int, ...]
+    dtypes: tuple[str, ...]
+    """The dtypes that it may have."""
+    device: str
+    called: str = ""
+    """Its name, where it isn't the only result."""
+
+
+@dataclass(frozen=True)
 class Crossing:
     """How arguments go over to a target and results come back."""
 
     hand: Callable[[Array, Plan, str, str], tuple[Any, Callable[[], Array]]]
     """From (buffer, plan, dtype, device): the object handed over, and a function that returns
     the buffer's cells as they are now."""
-    take: Callable[[Any, tuple[int, ...], str, str], Array]
-    """From (result, shape, dtype, device): the result as float64, always a copy. Raises Breach
-    of kind `type`, `shape`, `dtype` or `device` with what was given and what is expected."""
+    take: Callable[[Any, Due], Array]
+    """From a result and what it must be: the result as float64, always a copy. Raises Breach of
+    kind `type`, `shape`, `dtype` or `device` with what was given and what is expected."""
     settle: Callable[[str], None]
     """Waits until the device is done."""
 
@@ -92,21 +104,22 @@ def _hand_torch(
     return typed.as_strided(where.shape, where.strides, where.start), now
 
 
-def _take_torch(result: Any, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+def _take_torch(result: Any, due: Due) -> Array:
     library = torch()
     if not isinstance(result, library.Tensor):
-        raise Breach("type", f"returned {described(result)}; expected a torch tensor")
+        raise _alien(result, "a torch tensor", due)
     if result.layout is not library.strided:
-        raise Breach("type", f"returned a tensor of layout {result.layout}; expected a dense one")
-    if result.shape != shape:
-        raise _wrong("shape", tuple(result.shape), shape)
-    if result.dtype is not _torch_type(dtype):
-        raise _wrong("dtype", str(result.dtype).removeprefix("torch."), dtype)
-    given = result.device
-    if given.type != device.partition(":")[0] or (":" in device and str(given) != device):
-        raise _wrong("device", given, device)
+        raise _wrong("type", f"a tensor of layout {result.layout}", "a dense one", due)
+    if result.shape != due.shape:
+        raise _wrong("shape", f"shape {tuple(result.shape)}", f"shape {due.shape}", due)
+    if all(result.dtype is not _torch_type(dtype) for dtype in due.dtypes):
+        given = str(result.dtype).removeprefix("torch.")
+        raise _wrong("dtype", f"dtype {given}", f"dtype {' or '.join(due.dtypes)}", due)
+    device, wanted = result.device, due.device
+    if device.type != wanted.partition(":")[0] or (":" in wanted and str(device) != wanted):
+        raise _wrong("device", f"device {device}", f"device {wanted}", due)
     values = result.detach()
-    if dtype == "float64":
+    if values.dtype is library.float64:
         return np.array(values.cpu().numpy())
     wide: Array = values.to(library.float64).cpu().numpy()
     return wide
@@ -126,13 +139,14 @@ def _hand_numpy(
     return memory.strided(flat, dtype, where), lambda: flat
 
 
-def _take_numpy(result: Any, shape: tuple[int, ...], dtype: str, _device: str) -> Array:
+def _take_numpy(result: Any, due: Due) -> Array:
     if not isinstance(result, (np.ndarray, np.generic)):
-        raise Breach("type", f"returned {described(result)}; expected a numpy array")
-    if result.shape != shape:
-        raise _wrong("shape", result.shape, shape)
-    if result.dtype != NUMPY_TYPES[dtype]:
-        raise _wrong("dtype", result.dtype, dtype)
+        raise _alien(result, "a numpy array", due)
+    if result.shape != due.shape:
+        raise _wrong("shape", f"shape {result.shape}", f"shape {due.shape}", due)
+    if all(result.dtype != NUMPY_TYPES[dtype] for dtype in due.dtypes):
+        wanted = " or ".join(due.dtypes)
+        raise _wrong("dtype", f"dtype {result.dtype}", f"dtype {wanted}", due)
     return np.array(result, np.float64)
 
 
@@ -166,15 +180,16 @@ def _hand_dlpack(
     return Exchange(held), now
 
 
-def _take_dlpack(result: Any, shape: tuple[int, ...], dtype: str, device: str) -> Array:
+def _take_dlpack(result: Any, due: Due) -> Array:
     if not (hasattr(result, "__dlpack__") and hasattr(result, "__dlpack_device__")):
-        raise Breach("type", f"returned {described(result)}; expected one with __dlpack__")
+        raise _alien(result, "one with __dlpack__", due)
     given = result.__dlpack_device__()[0]
-    if given != (_DLPACK_CPU if device == "cpu" else _DLPACK_CUDA):
-        raise _wrong("device", f"DLPack device type {int(given)}", device)
-    if dtype == "bfloat16" or device != "cpu":
-        return _take_torch(_imported(torch().from_dlpack, result), shape, dtype, device)
-    return _take_numpy(_imported(np.from_dlpack, result), shape, dtype, device)
+    if given != (_DLPACK_CPU if due.device == "cpu" else _DLPACK_CUDA):
+        told = f"DLPack device type {int(given)}"
+        raise _wrong("device", told, f"device {due.device}", due)
+    if "bfloat16" in due.dtypes or due.device != "cpu":
+        return _take_torch(_imported(torch().from_dlpack, result), due)
+    return _take_numpy(_imported(np.from_dlpack, result), due)
 
 
 def _imported(load: Callable[[Any], Any], result: Any) -> Any:
@@ -185,5 +200,11 @@ def _imported(load: Callable[[Any], Any], result: Any) -> Any:
         raise Breach("type", message) from error
 
 
-def _wrong(kind: str, given: object, expected: object) -> Breach:
-    return Breach(kind, f"returned {kind} {given}; expected {kind} {expected}")
+def _alien(result: object, expected: str, due: Due) -> Breach:
+    role = f" as {due.called}" if due.called else ""
+    return Breach("type", f"returned {described(result)}{role}; expected {expected}")
+
+
+def _wrong(kind: str, given: str, expected: str, due: Due) -> Breach:
+    owner = f"{due.called} of " if due.called else ""
+    return Breach(kind, f"returned {owner}{given}; expected {expected}")

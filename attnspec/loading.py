@@ -33,7 +33,8 @@ class Loaded:
     """The words by which it was found; empty for an object from Python."""
     name: str
     make: Callable[[], Functions]
-    """The functions by component. A wrong implementation of the catalogue is made anew."""
+    """The functions by component, and those named `backward_name` beside them. A wrong
+    implementation of the catalogue is made anew."""
     components: tuple[str, ...]
     """Those that it has and that this version judges."""
     unjudged: tuple[str, ...]
@@ -47,6 +48,11 @@ class Loaded:
         """Storage dtypes to test, in the contract's order."""
         named = self.declaration.dtypes
         return tuple(d for d in DTYPES if named is None or d in named)
+
+
+def backward_name(component: str) -> str:
+    """The name of a component's backward pass, where a target has one of its own."""
+    return f"{component}_backward"
 
 
 def load(target: object) -> Loaded:
@@ -80,6 +86,10 @@ def _loaded(given: str, thing: object) -> Loaded:
         raise UsageError(_without_component(name, thing))
     judged = tuple(name for name in COMPONENTS if name in functions)
     others = tuple(name for name in functions if name not in COMPONENTS)
+    for component in judged:
+        backward = backward_name(component)
+        if callable(found_there := _attribute(thing, backward)):
+            functions[backward] = found_there
     return Loaded(
         given, name, lambda: functions, judged, others, declaration, conventions, contracts
     )

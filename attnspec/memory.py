@@ -1,7 +1,8 @@
 """How an argument lies in memory: strided inside a larger buffer whose other cells are poisoned.
 
-Whatever a kernel reads beside its input is NaN (for integers a huge number), and whatever it
-writes there is seen by comparing the buffer's bytes before and after the call.
+Whatever a kernel reads beside its input is NaN (for integers a huge number, for truth values
+True), and whatever it writes there is seen by comparing the buffer's bytes before and after the
+call.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ treats an element the same whichever buffer it is in (`exact laws` need that).""
 GUARD = 4 * ALIGNMENT
 """Bytes of guard zone on each side."""
 INDEX_TYPES = ("int64", "int32")
-POISON = {"int64": 0x5A5A5A5A5A5A5A5A, "int32": 0x5A5A5A5A}
-"""What guard zones around positions and indices hold: far outside every legal range."""
+POISON = {"int64": 0x5A5A5A5A5A5A5A5A, "int32": 0x5A5A5A5A, "bool": True}
+"""What guard zones hold around positions and indices: numbers far outside every legal range; and
+around masks: that everything may be seen."""
 
 _BFLOAT16_NAN = 0x7FC0
 
@@ -88,16 +90,17 @@ def planned(values: Array, layout: str, itemsize: int) -> Plan:
 def buffer(values: Array, dtype: str, where: Plan) -> Array:
     """A fresh aligned buffer that holds `values` at `where` and poison everywhere else.
 
-    `dtype` is a storage dtype or an index dtype. bfloat16 comes as int16 with the same bits.
+    `dtype` is a storage dtype, an index dtype or `bool`. bfloat16 comes as int16 with the same
+    bits.
     """
-    integer = dtype in POISON
-    kind = np.dtype(dtype) if integer else NUMPY_TYPES[dtype]
+    whole = dtype in POISON
+    kind = np.dtype(dtype) if whole else NUMPY_TYPES[dtype]
     carrier = np.dtype(np.int16) if dtype == "bfloat16" else kind
     length = where.size * kind.itemsize
     raw = np.empty(length + ALIGNMENT, np.uint8)
     skip = -int(raw.__array_interface__["data"][0]) % ALIGNMENT
     flat: Array = raw[skip : skip + length].view(carrier)
-    flat.fill(POISON[dtype] if integer else _BFLOAT16_NAN if dtype == "bfloat16" else np.nan)
+    flat.fill(POISON[dtype] if whole else _BFLOAT16_NAN if dtype == "bfloat16" else np.nan)
     seen = strided(flat, dtype, where)
     if where.expanded:
         seen[:1] = values[:1]
@@ -150,4 +153,7 @@ def told(name: str, before: Array, after: Array, dtype: str, where: Plan) -> str
 
 
 def _plain(value: Any) -> str:
-    return str(int(value)) if np.asarray(value).dtype.kind in "iu" else f"{float(value):.9g}"
+    kind = np.asarray(value).dtype.kind
+    if kind == "b":
+        return str(bool(value))
+    return str(int(value)) if kind in "iu" else f"{float(value):.9g}"

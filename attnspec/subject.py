@@ -7,19 +7,20 @@ import os
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from attnspec import memory as placement
+from attnspec import gradients, handing, results
 from attnspec.arrays import crossing
 from attnspec.declaration import limits_of
-from attnspec.loading import Loaded
+from attnspec.handing import Handed
+from attnspec.loading import Loaded, backward_name
 from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.law import Breach, Inputs, Record
-from attnspec.oracle.precision import NUMPY_TYPES, Contract
+from attnspec.oracle.precision import Contract
 from attnspec.oracle.shapes import legal_sizes
 from attnspec.signature import signature
 
@@ -35,15 +36,6 @@ class Tally:
     calls: int = 0
     answered: int = 0
     """Calls that returned something, right or wrong."""
-
-
-@dataclass
-class _Latest:
-    """The latest call's arguments, and how to read their buffers again."""
-
-    inputs: Inputs
-    layout: str
-    now: list[Callable[[], Array]] = field(default_factory=list)
 
 
 class Subject:
@@ -70,18 +62,19 @@ class Subject:
         self.guarantees: tuple[str, ...] = loaded.declaration.guarantees
         self.functions = loaded.make() if functions is None else functions
         self.function = self.functions[component]
-        self.signature = signature(self.function, COMPONENTS[component])
+        self.row = COMPONENTS[component]
+        self.signature = signature(self.function, self.row)
+        self.differentiable = gradients.has_gradients(loaded.declaration, component, self.functions)
         self.tally = Tally()
-        self._names = tuple(COMPONENTS[component].arguments)
-        # argument: dtype and size of an item of what it is stored in
         index = loaded.declaration.index_dtype
-        integers = COMPONENTS[component].integers
-        kinds = {name: index if name in integers else dtype for name in self._names}
-        types = {**NUMPY_TYPES, index: np.dtype(index)}
-        self._stored = {name: (kind, types[kind].itemsize) for name, kind in kinds.items()}
-        self._integers = frozenset(integers)
+        self._stored = {
+            name: "bool" if name in self.row.booleans
+            else index if name in self.row.integers
+            else dtype
+            for name in (*self.row.arguments, *self.row.keywords)
+        }  # fmt: skip
         self._crossing = crossing(loaded.declaration.arrays)
-        self._latest: _Latest | None = None
+        self._latest: list[Handed] | None = None
 
     def accepts(self, option: str) -> bool:
         """Whether the function takes this keyword."""
@@ -90,7 +83,7 @@ class Subject:
     def legal(self, inputs: Inputs) -> bool:
         """Whether every axis has a size that the target's limits allow."""
         limits = limits_of(self.component, self.loaded.declaration.limits)
-        axes = COMPONENTS[self.component].arguments
+        axes = self.row.arguments
         return all(
             size in legal_sizes(axis, limits[axis])
             for name, letters in axes.items()
@@ -99,56 +92,124 @@ class Subject:
         )
 
     def __call__(self, inputs: Inputs, *, layout: str | None = None) -> Array:
-        """Call the function and return its result as float64, a copy. Raises Breach."""
-        return self._taken(self._result(inputs, layout), inputs)
+        """Call the function and return its first result as float64, a copy. Raises Breach."""
+        return self._first(self._result(inputs, layout), inputs)
+
+    def parts(self, inputs: Inputs, *, layout: str | None = None) -> tuple[Array, ...]:
+        """Call the function and return all its results as float64, copies. Raises Breach."""
+        dues = results.due(self.row, inputs, self.dtype, self.device)
+        given = results.unpacked(self._result(inputs, layout), dues)
+        return tuple(self._crossing.take(*pair) for pair in zip(given, dues, strict=True))
 
     def held(self, inputs: Inputs) -> tuple[Array, Callable[[], Array]]:
-        """Call the function; its result, and a function that reads the returned object anew."""
+        """Call the function; its first result, and a function that reads the returned object
+        anew."""
         result = self._result(inputs, None)
-        return self._taken(result, inputs), lambda: self._taken(result, inputs)
+        return self._first(result, inputs), lambda: self._first(result, inputs)
 
-    def _taken(self, result: Any, inputs: Inputs) -> Array:
-        shape = COMPONENTS[self.component].result(inputs)
-        return self._crossing.take(result, shape, self.dtype, self.device)
+    def gradients(
+        self,
+        inputs: Inputs,
+        upstream: Array,
+        *,
+        layout: str | None = None,
+        upstream_layout: str = "contiguous",
+    ) -> dict[str, Array]:
+        """Gradients of sum(upstream * first result) by argument, as float64, copies. Raises
+        Breach."""
+        tensors = self._handed(inputs, layout)
+        above = self._placed("upstream", upstream, self.dtype, upstream_layout)
+        self._latest = [*tensors, above]
+        arguments = [t for t in tensors if t.name in self.row.differentiable]
+        own = self.functions.get(backward_name(self.component))
+        if own is not None:
+            grads = self._from_backward(own, inputs, tensors, above)
+            given = gradients.unpacked(grads, [t.name for t in arguments])
+        elif self.loaded.declaration.arrays == "torch":
+            given = self._from_autograd(inputs, tensors, above)
+        else:
+            name = backward_name(self.component)
+            raise Breach("gradient", f"gives no gradients: there is no function {name}")
+        return gradients.taken(given, arguments, self._crossing, self.device)
+
+    def _from_backward(
+        self, own: Callable[..., Any], inputs: Inputs, tensors: list[Handed], above: Handed
+    ) -> Any:
+        arguments, options = self._passed(inputs, {t.name: t.given for t in tensors})
+        for option in results.choosing(self.row, inputs):
+            # the gradient is that of the first result, whatever else is returned
+            del options[option]
+        return self._guarded(own, [above.given, *arguments], options, "in its backward pass")
+
+    def _from_autograd(
+        self, inputs: Inputs, tensors: list[Handed], above: Handed
+    ) -> tuple[Any, ...]:
+        given = {t.name: t.given for t in tensors}
+        leaves = {
+            name: gradients.leaf(given[name]) for name in self.row.differentiable if name in given
+        }
+        arguments, options = self._passed(inputs, {**given, **leaves})
+        with gradients.recorded():
+            result = self._guarded(self.function, arguments, options)
+        dues = results.due(self.row, inputs, self.dtype, self.device)
+        output = results.unpacked(result, dues)[0]
+        self._crossing.take(output, dues[0])
+        passed = [output, list(leaves.values()), above.given]
+        grads: tuple[Any, ...] = self._guarded(
+            gradients.differentiated, passed, {}, "in its backward pass"
+        )
+        return grads
+
+    def _first(self, result: Any, inputs: Inputs) -> Array:
+        dues = results.due(self.row, inputs, self.dtype, self.device)
+        return self._crossing.take(results.unpacked(result, dues)[0], dues[0])
 
     def _result(self, inputs: Inputs, layout: str | None) -> Any:
-        latest = _Latest(inputs, inputs.layout if layout is None else layout)
-        arguments = [self._handed(name, latest) for name in self._names]
-        self._latest = latest
+        tensors = self._handed(inputs, layout)
+        self._latest = tensors
+        arguments, options = self._passed(inputs, {t.name: t.given for t in tensors})
+        return self._guarded(self.function, arguments, options)
+
+    def _passed(self, inputs: Inputs, given: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and keyword arguments of a call."""
+        keywords = {name: given[name] for name in self.row.keywords if name in given}
+        return [given[name] for name in self.row.arguments], {**keywords, **inputs.options}
+
+    def _guarded(
+        self, function: Callable[..., Any], arguments: list[Any], options: dict[str, Any],
+        where: str = "",
+    ) -> Any:  # fmt: skip
+        """What a function of the target returns, once the device is done. Raises Breach for an
+        exception."""
         self.tally.calls += 1
         try:
             with warnings.catch_warnings():
                 # warnings are errors for the suite's code and tests, not inside a target
                 warnings.simplefilter("ignore")
-                result = self.function(*arguments, **inputs.options)
+                result = function(*arguments, **options)
                 self._crossing.settle(self.device)
-        except NotImplementedError as error:
-            raise Breach("declined", f"NotImplementedError: {_one_line(error)}") from error
+        except Breach:
+            raise
         except (Exception, SystemExit) as error:
-            raise Breach("raises", self._raised(error)) from error
+            if where and gradients.refused(error):
+                raise Breach("gradient", f"gives no gradient: {_one_line(error)}") from error
+            if isinstance(error, NotImplementedError):
+                raise Breach("declined", f"NotImplementedError: {_one_line(error)}") from error
+            raise Breach("raises", self._raised(error, where)) from error
         self.tally.answered += 1
         return result
 
     def memory(self) -> Record:
         """Every byte handed over in the latest call, guard zones included: as it was, made anew
         from the inputs, and as it is. Raises RuntimeError before the first call."""
-        latest = self._latest
-        if latest is None:
+        if self._latest is None:
             raise RuntimeError("memory() before any call")
-        before = [self._buffer(name, latest)[0] for name in self._names]
-        return Record(_bytes(before), _bytes([read() for read in latest.now]))
+        return handing.record(self._latest)
 
     def written(self) -> str:
         """What the latest call did to the memory that it was handed, in words; empty where it
         left everything as it was."""
-        latest = self._latest
-        if latest is None:
-            return ""
-        for name, now in zip(self._names, latest.now, strict=True):
-            before, where = self._buffer(name, latest)
-            if text := placement.told(name, before, now(), self._stored[name][0], where):
-                return text
-        return ""
+        return handing.written(self._latest or ())
 
     def sibling(self, component: str) -> Subject | None:
         """The same target's function `component`, or None where there is none to call."""
@@ -175,20 +236,22 @@ class Subject:
         other.tally = Tally()
         return other
 
-    def _buffer(self, name: str, latest: _Latest) -> tuple[Array, placement.Plan]:
-        values = latest.inputs.arrays[name]
-        kind, item = self._stored[name]
-        where = placement.planned(values, latest.layout, item)
-        return placement.buffer(values, kind, where), where
+    def _handed(self, inputs: Inputs, layout: str | None) -> list[Handed]:
+        """Every tensor of a call, in the order in which they are passed."""
+        chosen = inputs.layout if layout is None else layout
+        return [
+            self._placed(name, inputs.arrays[name], stored, chosen)
+            for name, stored in self._stored.items()
+            if name in inputs.arrays or name in self.row.arguments
+        ]
 
-    def _handed(self, name: str, latest: _Latest) -> Any:
-        flat, where = self._buffer(name, latest)
-        handed, now = self._crossing.hand(flat, where, self._stored[name][0], self.device)
-        latest.now.append(now)
-        return handed
+    def _placed(self, name: str, values: Array, dtype: str, layout: str) -> Handed:
+        return handing.handed(
+            name, values, dtype, layout, crossing=self._crossing, device=self.device
+        )
 
-    def _raised(self, error: BaseException) -> str:
-        text = f"raised {type(error).__name__}: {_one_line(error)}"
+    def _raised(self, error: BaseException, where: str) -> str:
+        text = f"raised {type(error).__name__}{' ' * bool(where)}{where}: {_one_line(error)}"
         code = getattr(self.function, "__code__", None)
         place = location(error, code.co_filename if code else "")
         return f"{text} ({place})" if place else text
@@ -214,7 +277,3 @@ def _ours(filename: str) -> bool:
 
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:300]
-
-
-def _bytes(buffers: list[Array]) -> Array:
-    return np.concatenate([np.ascontiguousarray(b).view(np.uint8) for b in buffers])

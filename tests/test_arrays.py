@@ -43,7 +43,7 @@ def test_values_go_over_and_come_back(shape: tuple[int, ...], dtype: str, layout
     given = values(shape, dtype)
     for kind in arrays.KINDS:
         thing, flat, _ = handed(given, dtype, layout, kind)
-        back = arrays.crossing(kind).take(thing, shape, dtype, "cpu")
+        back = arrays.crossing(kind).take(thing, arrays.Due(shape, (dtype,), "cpu"))
         assert back.dtype == np.float64
         assert np.array_equal(back, given)
         assert not np.shares_memory(back, flat)
@@ -128,7 +128,7 @@ def test_special_numbers_keep_their_bits() -> None:
     special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 2.0**-133])
     for dtype in ("float64", "float32", "bfloat16"):
         tensor, _, _ = handed(special, dtype, "contiguous")
-        back = arrays.crossing("torch").take(tensor, special.shape, dtype, "cpu")
+        back = arrays.crossing("torch").take(tensor, arrays.Due(special.shape, (dtype,), "cpu"))
         assert np.array_equal(back, special, equal_nan=True)
         assert np.signbit(back[1])
 
@@ -150,7 +150,7 @@ ONES = torch.ones(2, 3)
 )
 def test_a_torch_result_of_the_wrong_kind(result: Any, kind: str, said: str) -> None:
     with pytest.raises(Breach, match=r".") as caught:
-        arrays.crossing("torch").take(result, (2, 3), "float32", "cpu")
+        arrays.crossing("torch").take(result, arrays.Due((2, 3), ("float32",), "cpu"))
     assert caught.value.kind == kind
     assert said in str(caught.value)
 
@@ -158,7 +158,8 @@ def test_a_torch_result_of_the_wrong_kind(result: Any, kind: str, said: str) -> 
 def test_a_torch_result_with_a_graph_is_read() -> None:
     result = ONES.requires_grad_() * 2
     assert (
-        arrays.crossing("torch").take(result, (2, 3), "float32", "cpu").tolist() == [[2.0] * 3] * 2
+        arrays.crossing("torch").take(result, arrays.Due((2, 3), ("float32",), "cpu")).tolist()
+        == [[2.0] * 3] * 2
     )
 
 
@@ -174,7 +175,7 @@ def test_a_torch_result_with_a_graph_is_read() -> None:
 )
 def test_a_numpy_result_of_the_wrong_kind(result: Any, kind: str, said: str) -> None:
     with pytest.raises(Breach, match=r".") as caught:
-        arrays.crossing("numpy").take(result, (2, 3), "float32", "cpu")
+        arrays.crossing("numpy").take(result, arrays.Due((2, 3), ("float32",), "cpu"))
     assert caught.value.kind == kind
     assert said in str(caught.value)
 
@@ -204,7 +205,7 @@ class Elsewhere(Broken):
 )
 def test_a_dlpack_result_of_the_wrong_kind(result: Any, kind: str, said: str) -> None:
     with pytest.raises(Breach, match=r".") as caught:
-        arrays.crossing("dlpack").take(result, (2, 3), "float32", "cpu")
+        arrays.crossing("dlpack").take(result, arrays.Due((2, 3), ("float32",), "cpu"))
     assert caught.value.kind == kind
     assert said in str(caught.value)
 
@@ -223,7 +224,7 @@ def test_bfloat16_crosses_dlpack() -> None:
     thing, _, _ = handed(given, "bfloat16", "transposed", "dlpack")
     tensor = torch.utils.dlpack.from_dlpack(thing)
     assert tensor.dtype is torch.bfloat16
-    back = arrays.crossing("dlpack").take(tensor, (2, 3), "bfloat16", "cpu")
+    back = arrays.crossing("dlpack").take(tensor, arrays.Due((2, 3), ("bfloat16",), "cpu"))
     assert np.array_equal(back, given)
 
 
@@ -237,12 +238,12 @@ def test_the_same_on_cuda(layout: str, dtype: str) -> None:
     crossing = arrays.crossing("torch")
     tensor, now = crossing.hand(flat, where, dtype, "cuda")
     assert tensor.stride() == STRIDES[layout]
-    assert np.array_equal(crossing.take(tensor, given.shape, dtype, "cuda"), given)
+    assert np.array_equal(crossing.take(tensor, arrays.Due(given.shape, (dtype,), "cuda")), given)
     assert np.array_equal(now().view(np.uint8), flat.view(np.uint8))
     with pytest.raises(Breach, match="returned device cuda:0; expected device cpu"):
-        crossing.take(tensor, given.shape, dtype, "cpu")
+        crossing.take(tensor, arrays.Due(given.shape, (dtype,), "cpu"))
 
 
 def test_devices_are_told_apart() -> None:
     with pytest.raises(Breach, match="expected device cuda"):
-        arrays.crossing("torch").take(ONES, (2, 3), "float32", "cuda")
+        arrays.crossing("torch").take(ONES, arrays.Due((2, 3), ("float32",), "cuda"))

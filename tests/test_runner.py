@@ -56,11 +56,11 @@ def test_a_selection_narrows_it() -> None:
 
 @pytest.mark.usefixtures("laws")
 def test_what_is_missing_is_listed() -> None:
-    found = result({"softmax": lambda x: torch.softmax(x, -1), "attention": softmax})
+    found = result({"softmax": lambda x: torch.softmax(x, -1), "hadamard": softmax})
     listed = {(u.component, u.option): u.reason for u in found.untested}
     assert listed["softmax", "dim"] == "the function does not accept it"
     assert listed["rope", ""] == "the target has no such function"
-    assert listed["attention", ""] == "this version has no laws for it"
+    assert listed["hadamard", ""] == "this version has no laws for it"
 
 
 def not_double(x: Any, *, dim: int = -1) -> Any:
