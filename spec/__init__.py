@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 from attnspec.spec import (
+    attention,
+    attention_reach,
+    attention_scores,
     rope,
     rope_decay,
     rope_frequencies,
@@ -32,6 +35,9 @@ CLAIMS: tuple[Claim, ...] = (
     + rope_reach.CLAIMS
     + rope_decay.CLAIMS
     + rope_partial.CLAIMS
+    + attention.CLAIMS
+    + attention_scores.CLAIMS
+    + attention_reach.CLAIMS
 )
 
 
