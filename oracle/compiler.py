@@ -12,24 +12,27 @@ from sympy.core.symbol import Str
 from sympy.logic.boolalg import BooleanFalse, BooleanTrue
 
 from attnspec.oracle.reductions import Reductions
-from attnspec.oracle.tape import Tape, UnsupportedError
-from attnspec.spec.definition import REGIONS, Definition, Maximum, either, rnd
+from attnspec.oracle.tape import Result, Tape, UnsupportedError
+from attnspec.spec.definition import (
+    REGIONS,
+    Definition,
+    Maximum,
+    choice,
+    either,
+    rnd,
+    weights,
+)
 
 
 def compiled(definition: Definition) -> Tape:
     """The tape of a definition. Raises UnsupportedError, naming the node."""
-    compiler = _Compiler(definition)
-    result = compiler.real(compiler.register(definition.expression, "accumulate"))
-    reduced = compiler.ops[result].axes - set(range(len(definition.axes)))
-    if reduced:
-        names = ", ".join(compiler.axes[a].name for a in sorted(reduced))
-        raise UnsupportedError(f"{definition.name}: index {names} is neither bound nor an axis")
+    compiler = Compiler(definition)
+    result = Result(compiler.result(), tuple(range(len(definition.axes))))
     return Tape(
         name=definition.name,
         ops=tuple(compiler.ops),
         axes=tuple(compiler.axes),
-        result=result,
-        rank=len(definition.axes),
+        results=(result,),
         arrays=tuple(str(a.label) for a in definition.arrays),
         parameters=tuple(str(p) for p in definition.parameters),
     )
@@ -44,8 +47,19 @@ _RELATIONS = {
 }
 
 
-class _Compiler(Reductions):
+class Compiler(Reductions):
     """The walk. One method for each family of nodes; each returns a register."""
+
+    def result(self) -> int:
+        """The register of the definition's result. Raises UnsupportedError."""
+        result = self.real(self.register(self.definition.expression, "accumulate"))
+        reduced = self.ops[result].axes - set(range(len(self.definition.axes)))
+        if reduced:
+            names = ", ".join(self.axes[a].name for a in sorted(reduced))
+            raise UnsupportedError(
+                f"{self.definition.name}: index {names} is neither bound nor an axis"
+            )
+        return result
 
     def register(self, node: Any, place: str) -> int:
         """The register that holds a node."""
@@ -67,8 +81,10 @@ class _Compiler(Reductions):
             return self.sum(node, place)
         if isinstance(node, Maximum):
             return self.maximum(node, place)
-        if isinstance(node, sp.Piecewise):
+        if isinstance(node, (sp.Piecewise, choice)):
             return self.piecewise(node, place)
+        if isinstance(node, weights):
+            return self.softmax(node, place)
         return self.operation(node, place)
 
     def operation(self, node: Any, place: str) -> int:
@@ -207,9 +223,20 @@ class _Compiler(Reductions):
         name = "mod" if isinstance(node, sp.Mod) else "floordiv"
         return self.emit(name, parts, kind="integer")
 
-    def piecewise(self, node: sp.Piecewise, place: str) -> int:
+    def softmax(self, node: weights, place: str) -> int:
+        """A value beside the logits of which it is the softmax weight, along an index."""
+        value, logits, index = node.args
+        if index not in self.axis_of:
+            raise self.fail(node, f"index {index} is neither bound nor an axis")
+        args = tuple(self.real(self.register(part, place)) for part in (value, logits))
+        return self.emit("softmax", args, self.axis_of[index], place=place)
+
+    def piecewise(self, node: Any, place: str) -> int:
         """Nested choices, from the last branch backwards."""
-        *branches, (value, condition) = node.args
+        pairs = node.args
+        if isinstance(node, choice):
+            pairs = ((node.args[0], node.args[1]), (node.args[2], sp.true))
+        *branches, (value, condition) = pairs
         if condition != sp.true:
             raise self.fail(node, "its last branch must hold always")
         registers = [self.register(v, place) for v, _ in (*branches, (value, condition))]
@@ -229,11 +256,13 @@ class _Compiler(Reductions):
         value, name, *times = node.args
         assert isinstance(name, Str)
         inner = str(name) if str(name) in REGIONS else "accumulate"
+        count = self.register(times[0], inner) if times else None
+        if count is not None and (self.ops[count].kind != "integer" or self.ops[count].varies):
+            raise self.fail(node, "how often a value is stored must depend on sizes alone")
+        if count is not None and str(name) == "reductions" and isinstance(value, sp.Sum):
+            return self.sum(value, inner, count)
         register = self.register(value, inner)
-        if times:
-            count = self.register(times[0], inner)
-            if self.ops[count].kind != "integer" or self.ops[count].varies:
-                raise self.fail(node, "how often a value is stored must depend on sizes alone")
+        if count is not None:
             return self.emit("rnds", (self.real(register), count), str(name), place=inner)
         if self.ops[register].kind == "integer" and inner == "accumulate":
             return register

@@ -23,7 +23,7 @@ def contracted(
     Both registers have the summed axes. The axes that both have beside these are a batch; the
     rest are rows of the one and columns of the other. `product` multiplies stacks of matrices.
     """
-    left, right = (plan.tape.ops[a].axes for a in op.args)
+    left, right = (plan.tape.ops[a].axes for a in op.args[:2])
     summed = frozenset(op.extra)
     batch = sorted((left & right) - summed)
     rows = sorted(left - right)

@@ -252,6 +252,36 @@ class Deviations:
 
         return function
 
+    def _worst(self, pair: Closure) -> Closure:
+        """A result of which only the worst case is known: it counts in full."""
+
+        def function(*args: Any) -> Deviating:
+            v, e = pair(*(a.pair if isinstance(a, Deviating) else a for a in args))
+            return Deviating(v, e, 0.0, e / DEVIATIONS)
+
+        return function
+
+    def softmax(self, op: Op, plan: Plan) -> Closure:
+        """The value's own deviation, unless the worst case is smaller."""
+        pair = self.errors.softmax(op, plan)
+
+        def function(a: Deviating, z: Deviating) -> Deviating:
+            v, e = pair(a.pair, z.pair)
+            smaller = e < DEVIATIONS * a.deviation
+            w = np.where(smaller, 0.0, full(a.w, v))
+            return Deviating(v, e, w, np.where(smaller, e / DEVIATIONS, full(a.c, v)))
+
+        return function
+
+    def rsum(self, op: Op, plan: Plan) -> Closure:
+        return self._worst(self.errors.rsum(op, plan))
+
+    def rdot(self, op: Op, plan: Plan) -> Closure:
+        return self._worst(self.errors.rdot(op, plan))
+
+    def scatter(self, op: Op, plan: Plan) -> Closure:
+        return self._worst(self.errors.scatter(op, plan))
+
     # -- marks and comparisons --------------------------------------------------------------------
 
     def rnd(self, op: Op, plan: Plan) -> Closure:

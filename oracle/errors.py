@@ -16,13 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnspec.oracle.algebra import Array, Closure, full_shape
-from attnspec.oracle.contraction import contracted
-from attnspec.oracle.precision import (
-    LIBRARY_ULPS,
-    Contract,
-    Format,
-)
-from attnspec.oracle.rounding import gamma, representable, stored, stored_often, zero_at_infinity
+from attnspec.oracle.error_reductions import ErringReductions
+from attnspec.oracle.precision import LIBRARY_ULPS, Contract
+from attnspec.oracle.rounding import representable, stored, stored_often, zero_at_infinity
 from attnspec.oracle.spread import (
     Spread,
     spread_of_cos,
@@ -42,17 +38,10 @@ if TYPE_CHECKING:
 Erring = tuple[Array, Any]
 
 
-class Errors:
+class Errors(ErringReductions):
     """The error algebra of one contract."""
 
-    def __init__(self, contract: Contract) -> None:
-        self.contract = contract
-
     # -- the rounding of one operation ------------------------------------------------------
-
-    def work(self, op: Op) -> Format:
-        """The format in which an operation runs."""
-        return self.contract.format(op.place)
 
     def rounded(self, op: Op, ulps: float = 0.5) -> Closure:
         """Adds one operation's rounding, of at most `ulps` units in the last place: an ulp is at
@@ -210,61 +199,6 @@ class Errors:
             v = np.power(b[0], y[0])
             held = bool(representable(b[0], fmt).all())
             return v, spread_of_power(b[0], y[0], v, fmt, held=held)
-
-        return function
-
-    # -- reductions ---------------------------------------------------------------------------
-
-    def sum(self, op: Op, plan: Plan) -> Closure:
-        """Terms added in any order: gamma_(n-1) of the sum of their sizes."""
-        n = int(np.prod([plan.sizes[a] for a in op.extra], dtype=np.int64))
-        fmt = self.work(op)
-        g, tiny = gamma(n - 1, fmt.roundoff), (n - 1) * fmt.underflow
-
-        def function(a: Erring) -> Erring:
-            v = np.add.reduce(a[0], axis=op.extra, keepdims=True)
-            size = np.add.reduce(np.abs(a[0]), axis=op.extra, keepdims=True)
-            e = (
-                n * a[1]
-                if np.ndim(a[1]) == 0
-                else np.add.reduce(np.broadcast_to(a[1], a[0].shape), axis=op.extra, keepdims=True)
-            )
-            reach = size + e
-            return v, e + (g * reach + np.minimum(reach, tiny))
-
-        return function
-
-    def amax(self, op: Op, plan: Plan) -> Closure:
-        """The largest entry moves by no more than the entries do."""
-
-        def function(a: Erring) -> Erring:
-            if not op.extra:
-                return a
-            e = a[1] if np.ndim(a[1]) == 0 else np.max(a[1], axis=op.extra, keepdims=True)
-            return np.maximum.reduce(a[0], axis=op.extra, keepdims=True), e
-
-        return function
-
-    def dot(self, op: Op, plan: Plan) -> Closure:
-        """Products and their sum in any order: gamma_k of the sum of their sizes, and each of the
-        products and partial sums may underflow. Operands may be rounded to `products` first."""
-        product = contracted(op, plan)
-        k = int(np.prod([plan.sizes[a] for a in op.extra], dtype=np.int64))
-        fmt, operand = self.work(op), self.contract.format("products")
-        g, tiny = gamma(k, fmt.roundoff), (2 * k - 1) * fmt.underflow
-        coarse = operand.roundoff > fmt.roundoff
-
-        def function(a: Erring, b: Erring) -> Erring:
-            if coarse:
-                a, b = stored(a, operand), stored(b, operand)
-            size_a, size_b = np.abs(a[0]), np.abs(b[0])
-            e: Any = 0.0
-            if np.ndim(b[1]):
-                e = e + product(size_a, np.broadcast_to(b[1], b[0].shape))
-            if np.ndim(a[1]):
-                e = e + product(np.broadcast_to(a[1], a[0].shape), size_b + b[1])
-            reach = product(size_a, size_b) + e
-            return product(a[0], b[0]), e + (g * reach + np.minimum(reach, tiny))
 
         return function
 

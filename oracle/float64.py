@@ -8,6 +8,7 @@ import numpy as np
 
 from attnspec.oracle.algebra import Array, Closure
 from attnspec.oracle.contraction import contracted
+from attnspec.oracle.scattering import Scattering
 from attnspec.oracle.tape import Op
 
 if TYPE_CHECKING:
@@ -111,6 +112,21 @@ class Float64:
 
     def dot(self, op: Op, plan: Plan) -> Closure:
         return contracted(op, plan)
+
+    def rsum(self, op: Op, plan: Plan) -> Closure:
+        added = self.sum(op, plan)
+        return lambda a, count: added(a)
+
+    def rdot(self, op: Op, plan: Plan) -> Closure:
+        added = self.dot(op, plan)
+        return lambda a, b, count: added(a, b)
+
+    def softmax(self, op: Op, plan: Plan) -> Closure:
+        return lambda a, *_: a
+
+    def scatter(self, op: Op, plan: Plan) -> Closure:
+        scattering = Scattering(op, plan)
+        return lambda a, _: scattering(a)
 
     def finished(self, value: Array, shape: tuple[int, ...]) -> Array:
         flat = value.reshape(value.shape[: len(shape)])

@@ -14,7 +14,7 @@ import numpy as np
 import sympy as sp
 
 from attnspec.oracle.algebra import Array, integer_closure
-from attnspec.oracle.tape import Op, Tape
+from attnspec.oracle.tape import Op, Result, Tape
 
 
 class Plan:
@@ -27,7 +27,7 @@ class Plan:
         self.ndim = len(tape.axes)
         sizes = _sizes(tape)(*(parameters[p] for p in tape.parameters))
         self.sizes = tuple(int(size) for size in sizes)
-        self.shape = self.sizes[: tape.rank]
+        self._results = [self._ordered(result) for result in tape.results]
         self._constants: list[Any] = [None] * len(tape.ops)
         self._steps: list[tuple[int, Callable[..., Any], tuple[int, ...]]] = []
         for register in self._needed():
@@ -40,27 +40,45 @@ class Plan:
                 self._constants[register] = closure(*arguments)
 
     def __call__(self, arrays: Mapping[str, Any]) -> Any:
-        """The result, of shape `self.shape`. Raises ValueError for a missing array."""
+        """The result, or a tuple of them where the tape has several. Raises ValueError for a
+        missing array."""
         registers = self._constants.copy()
         self._arrays = {name: self._lifted(name, arrays) for name in self.tape.arrays}
         # overflow, 0/0 and the like are values here: algebras say what follows from them
         with np.errstate(all="ignore"):
             for register, closure, args in self._steps:
                 registers[register] = closure(*[registers[a] for a in args])
-        return self.algebra.finished(registers[self.tape.result], self.shape)
+            results = tuple(read(registers) for read in self._results)
+        return results[0] if len(results) == 1 else results
+
+    def _ordered(self, result: Result) -> Callable[[list[Any]], Any]:
+        """The function that takes a result out of the registers, its axes in order."""
+        shape = tuple(self.sizes[axis] for axis in result.axes)
+        rest = [axis for axis in range(self.ndim) if axis not in result.axes]
+        order = (*result.axes, *rest)
+        if order == tuple(range(self.ndim)):
+            return lambda registers: self.algebra.finished(registers[result.register], shape)
+
+        def turned(array: Array) -> Array:
+            return array.transpose(order)
+
+        return lambda registers: self.algebra.finished(
+            self._each(registers[result.register], turned), shape
+        )
 
     def _needed(self) -> list[int]:
         """The registers that reach the result, in order. An algebra that takes only the first
         form of an `either` does not pay for the second."""
         first_only = getattr(self.algebra, "first_form_only", False)
         found: set[int] = set()
-        waiting = [self.tape.result]
+        waiting = [result.register for result in self.tape.results]
         while waiting:
             register = waiting.pop()
             if register not in found:
                 found.add(register)
                 op = self.tape.ops[register]
-                waiting += op.args[:1] if op.name == "either" and first_only else op.args
+                single = first_only and op.name in ("either", "softmax")
+                waiting += op.args[:1] if single else op.args
         return sorted(found)
 
     def _lifted(self, name: str, arrays: Mapping[str, Any]) -> Any:
@@ -83,6 +101,10 @@ class Plan:
         made: Callable[..., Any] = maker(op, self)
         return made
 
+    def constant(self, register: int) -> Any:
+        """What a register holds that depends on sizes alone."""
+        return self._constants[register]
+
     def _take(self, op: Op) -> Callable[..., Any]:
         """Entries of an array at index expressions. Plain indices are a view; a branch that is
         not taken may index outside, so such entries are NaN and show where they get through."""
@@ -90,23 +112,32 @@ class Plan:
         indices = [self._constants[a] for a in op.args]
         if any(i is None for i in indices):
             return lambda *at: self._each(self._arrays[name], lambda a: a[tuple(at)])
-        axes = [self._plain_axis(a) for a in op.args]
-        if all(axis is not None for axis in axes):
-            order = sorted(range(len(axes)), key=lambda k: axes[k] or 0)
-            shape = [1] * self.ndim
-            for axis in axes:
-                shape[axis or 0] = self.sizes[axis or 0]
+        read = self._reader(op.args, indices)
+        return lambda *_: self._each(self._arrays[name], read)
 
-            def viewed(array: Array) -> Array:
-                return array.transpose(order).reshape(shape)
+    def _reader(self, registers: tuple[int, ...], indices: list[Array]) -> Callable[[Array], Array]:
+        """The function that reads an array at constant index expressions."""
+        axes = [_only(self.tape.ops[r].axes) for r in registers]
+        if None in axes or len(set(axes)) < len(axes):
+            return partial(_gathered, indices=indices)
+        places = [axis or 0 for axis in axes]
+        # an index that runs along its axis reads everything there
+        computed = [
+            (dimension, index.ravel())
+            for dimension, (index, axis) in enumerate(zip(indices, places, strict=True))
+            if not np.array_equal(index.ravel(), np.arange(self.sizes[axis]))
+        ]
+        order = sorted(range(len(places)), key=lambda k: places[k])
+        shape = [1] * self.ndim
+        for axis in places:
+            shape[axis] = self.sizes[axis]
 
-            return lambda *_: self._each(self._arrays[name], viewed)
-        gathered = _gatherer(indices, axes, self.ndim)
-        return lambda *_: self._each(self._arrays[name], gathered)
+        def read(array: Array) -> Array:
+            for dimension, index in computed:
+                array = _taken(array, index, dimension)
+            return array.transpose(order).reshape(shape)
 
-    def _plain_axis(self, register: int) -> int | None:
-        op = self.tape.ops[register]
-        return op.extra if op.name == "index" else None
+        return read
 
     def _each(self, value: Any, function: Callable[[Array], Array]) -> Any:
         """Apply to an array, or to each array of an element of the algebra."""
@@ -116,18 +147,9 @@ class Plan:
         return function(value)
 
 
-def _gatherer(indices: list[Array], axes: list[int | None], ndim: int) -> Callable[[Array], Array]:
-    """The function that reads an array at constant index expressions."""
-    computed = [place for place, axis in enumerate(axes) if axis is None]
-    plain = [axis for axis in axes if axis is not None]
-    one = computed[0]
-    varying = [axis for axis, size in enumerate(indices[one].shape) if size > 1]
-    target = varying[0] if varying else min(set(range(ndim)) - set(plain), default=-1)
-    moved = [target if axis is None else axis for axis in axes]
-    if len(computed) == 1 and len(varying) <= 1 and moved == list(range(ndim)):
-        # one computed index along its own axis: the rest stays where it is
-        return partial(_taken, index=indices[one].ravel(), axis=one)
-    return partial(_gathered, indices=indices)
+def _only(axes: frozenset[int]) -> int | None:
+    """The one axis of a set of one."""
+    return next(iter(axes)) if len(axes) == 1 else None
 
 
 def _taken(array: Array, index: Array, axis: int) -> Array:

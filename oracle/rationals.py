@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnspec.oracle.algebra import Array, Closure
+from attnspec.oracle.scattering import Scattering
 from attnspec.oracle.tape import Op
 
 if TYPE_CHECKING:
@@ -108,6 +109,21 @@ class Rationals:
         return lambda a, b: np.add.reduce(
             np.multiply(a, b), axis=op.extra, keepdims=True, initial=Fraction(0)
         )
+
+    def rsum(self, op: Op, plan: Plan) -> Closure:
+        added = self.sum(op, plan)
+        return lambda a, count: added(a)
+
+    def rdot(self, op: Op, plan: Plan) -> Closure:
+        added = self.dot(op, plan)
+        return lambda a, b, count: added(a, b)
+
+    def softmax(self, op: Op, plan: Plan) -> Closure:
+        return lambda a, *_: a
+
+    def scatter(self, op: Op, plan: Plan) -> Closure:
+        scattering = Scattering(op, plan)
+        return lambda a, _: scattering(a, Fraction(0))
 
     def finished(self, value: Array, shape: tuple[int, ...]) -> Array:
         value = np.asarray(value)

@@ -34,9 +34,10 @@ class Reductions(Registers):
         extra = tuple(sorted(axes & self.ops[register].axes))
         return self.emit("amax", (register,), extra, kind=kind, place=place, less=axes)
 
-    def sum(self, node: sp.Sum, place: str) -> int:
+    def sum(self, node: sp.Sum, place: str, stored: int | None = None) -> int:
         """A sum; of a product, one contraction. Sympy pulls a factor into a Piecewise, so a
-        single branch beside zero is taken apart again."""
+        single branch beside zero is taken apart again. `stored` is a register: how often the
+        running sum may be stored."""
         axes = frozenset(self.limits(node))
         factors, condition = [node.function], None
         if isinstance(node.function, sp.Piecewise):
@@ -47,10 +48,16 @@ class Reductions(Registers):
             isinstance(f, sp.Pow) and f.exp == -1 for f in factors[0].args
         ):
             factors = list(factors[0].args)
-        return self.contraction([self.register(f, place) for f in factors], condition, axes, place)
+        registers = [self.register(f, place) for f in factors]
+        return self.contraction(registers, condition, axes, place, stored)
 
     def contraction(
-        self, registers: list[int], condition: int | None, axes: frozenset[int], place: str
+        self,
+        registers: list[int],
+        condition: int | None,
+        axes: frozenset[int],
+        place: str,
+        stored: int | None = None,
     ) -> int:
         """Sum over `axes` of the product of the registers, as a dot product of two groups."""
         whole = all(self.ops[r].kind == "integer" for r in registers)
@@ -66,14 +73,16 @@ class Reductions(Registers):
             )  # fmt: skip
         if right is not None and axes <= (self.ops[left].axes & self.ops[right].axes) and not whole:
             extra = tuple(sorted(axes))
-            return self.emit("dot", (left, right), extra, place=place, less=axes)
+            name, count = ("dot", ()) if stored is None else ("rdot", (stored,))
+            return self.emit(name, (left, right, *count), extra, place=place, less=axes)
         if right is not None:
             left = self.emit("mul", (left, right), kind=kind, place=place)
         held = axes & self.ops[left].axes
         register = left
         if held:
             extra = tuple(sorted(held))
-            register = self.emit("sum", (left,), extra, kind=kind, place=place, less=axes)
+            name, count = ("sum", ()) if stored is None or whole else ("rsum", (stored,))
+            register = self.emit(name, (left, *count), extra, kind=kind, place=place, less=axes)
         for axis in sorted(axes - held):
             size = self.register(self.axes[axis].size, place)
             pair = (register, size) if whole else (register, self.real(size))

@@ -41,6 +41,11 @@ class Registers:
         self.axes.append(Axis(str(symbol), size))
         return self.axis_of[symbol]
 
+    def fresh_axis(self, name: str, size: sp.Expr) -> int:
+        """A new axis that no index runs over."""
+        self.axes.append(Axis(name, size))
+        return len(self.axes) - 1
+
     def emit(
         self,
         name: str,

@@ -22,6 +22,8 @@ _CALLS = {
     "cos": "np.cos", "tanh": "np.tanh", "sqrt": "np.sqrt", "abs": "np.abs", "pow": "np.power",
     "where": "np.where", "not": "np.logical_not",
 }  # fmt: skip
+_FIRST = ("either", "softmax")
+"""Operations whose value is that of their first argument."""
 
 
 def source(tape: Tape) -> str:
@@ -33,7 +35,9 @@ class _Printer:
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
         self.uses = Counter(a for op in tape.ops for a in op.args)
-        self.uses[tape.result] += 1
+        self.result = tape.results[0].register
+        self.rank = len(tape.results[0].axes)
+        self.uses[self.result] += 1
         self.names: dict[int, str] = {}
         self.taken: Counter[str] = Counter()
         self.lines: list[str] = []
@@ -44,11 +48,11 @@ class _Printer:
         axes = ", ".join(f"{a.name} < {a.size}" for a in self.tape.axes)
         for register in self._needed():
             self._write(register)
-        names = [a.name for a in self.tape.axes[: self.tape.rank]]
-        shape = ", ".join(str(a.size) for a in self.tape.axes[: self.tape.rank])
-        result = self._name(self.tape.result)
-        if len(self.tape.axes) > self.tape.rank:
-            result = f"{result}.reshape({result}.shape[:{self.tape.rank}])"
+        names = [a.name for a in self.tape.axes[: self.rank]]
+        shape = ", ".join(str(a.size) for a in self.tape.axes[: self.rank])
+        result = self._name(self.result)
+        if len(self.tape.axes) > self.rank:
+            result = f"{result}.reshape({result}.shape[:{self.rank}])"
         head = [
             f"def {name}({arrays}, *, {sizes}):",
             f"    # axes: {axes}; the result is indexed by {', '.join(names)}",
@@ -59,27 +63,27 @@ class _Printer:
     def _needed(self) -> list[int]:
         """Registers that reach the result; the second way of an `either` doesn't."""
         found: set[int] = set()
-        waiting = [self.tape.result]
+        waiting = [self.result]
         while waiting:
             register = waiting.pop()
             if register not in found:
                 found.add(register)
                 op = self.tape.ops[register]
-                waiting += op.args[:1] if op.name == "either" else op.args
+                waiting += op.args[:1] if op.name in _FIRST else op.args
         self.uses = Counter(a for r in found for a in self._read(self.tape.ops[r])) + Counter(
-            [self.tape.result]
+            [self.result]
         )
         return sorted(found)
 
     def _read(self, op: Op) -> tuple[int, ...]:
         if op.name == "take":
             return op.args if not self._plain(op) else ()
-        return op.args[:1] if op.name == "either" else op.args
+        return op.args[:1] if op.name in _FIRST else op.args
 
     def _write(self, register: int) -> None:
         op = self.tape.ops[register]
         text = self._expression(op)
-        simple = op.name in ("const", "ratio", "parameter", "infinity", "real", "either")
+        simple = op.name in ("const", "ratio", "parameter", "infinity", "real", *_FIRST)
         marked = op.name in ("rnd", "rnds")
         if not marked and (simple or self.uses[register] <= 1 or text.isidentifier()):
             self.names[register] = text
@@ -120,18 +124,18 @@ class _Printer:
             return "np.inf" if op.extra > 0 else "(-np.inf)"
         if op.name == "parameter":
             return str(op.extra)
-        if op.name in ("real", "rnd", "rnds", "either"):
+        if op.name in ("real", "rnd", "rnds", *_FIRST):
             return args[0]
         if op.name == "neg":
             return f"(-{args[0]})"
         if op.name in _BINARY:
             return f"({_BINARY[op.name].format(*args)})"
-        if op.name in ("sum", "amax"):
+        if op.name in ("sum", "rsum", "amax"):
             if not op.extra:
                 return args[0]
-            call = "np.sum" if op.name == "sum" else "np.max"
+            call = "np.max" if op.name == "amax" else "np.sum"
             return f"{call}({_bare(args[0])}, axis={op.extra!r}, keepdims=True)"
-        if op.name == "dot":
+        if op.name in ("dot", "rdot"):
             return f"np.sum({args[0]} * {args[1]}, axis={op.extra!r}, keepdims=True)"
         return f"{_CALLS[op.name]}({', '.join(_bare(a) for a in args)})"
 

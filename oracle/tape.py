@@ -4,8 +4,8 @@ Every index symbol is an axis. A value has one dimension for each axis of the ta
 the axes it does not depend on, so that everything broadcasts. What the operations *do* is up to
 an algebra (`oracle/algebra.py`): the same tape gives values, enclosures, errors and source text.
 
-`oracle/compiler.py` makes tapes, `oracle/plan.py` runs them. The adjoint tape (reverse mode) will
-stand beside the compiler and produce tapes of the same kind.
+`oracle/compiler.py` makes tapes, `oracle/adjoint.py` those of gradients, `oracle/plan.py` runs
+them.
 """
 
 from __future__ import annotations
@@ -46,16 +46,22 @@ class Axis:
     size: sp.Expr
 
 
+@dataclass(frozen=True)
+class Result:
+    """One result: the register that holds it, and its axes in the order in which it has them."""
+
+    register: int
+    axes: tuple[int, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Tape:
-    """A compiled definition."""
+    """A compiled definition, or its gradients."""
 
     name: str
     ops: tuple[Op, ...]
     axes: tuple[Axis, ...]
-    """Those of the result first, then those that are reduced."""
-    result: int
-    rank: int
-    """Number of axes of the result."""
+    """Those of the definition's result first, then those that are reduced."""
+    results: tuple[Result, ...]
     arrays: tuple[str, ...]
     parameters: tuple[str, ...]

@@ -1,9 +1,10 @@
 """What a component's definition is made of, beside plain sympy.
 
 A definition is one sympy expression over `IndexedBase`, `Sum` and `Piecewise` with symbolic
-sizes. Three nodes are added: `rnd`, which marks a place where an implementation may round;
-`either`, for a number that implementations compute in two equal ways; and `Maximum`, the largest
-entry along an index, which sympy lacks.
+sizes. Five nodes are added: `rnd`, which marks a place where an implementation may round;
+`either`, for a number that implementations compute in two equal ways; `choice`, which is Piecewise
+but opaque to sympy; `weights`, which says that a number is a softmax weight; and `Maximum`, the
+largest entry along an index, which sympy lacks.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from sympy.core.symbol import Str
 
 MARKS = (
     "scores", "probabilities", "normalised", "tables", "angles", "activations", "statistics",
-    "reductions", "lse", "output",
+    "reductions", "lse", "accumulate", "output",
 )  # fmt: skip
 REGIONS = ("angles", "statistics")
 """Marks that also say in which precision the operations below them run."""
@@ -56,6 +57,34 @@ class either(sp.Function):  # type: ignore[misc]  # sympy is untyped  # noqa: N8
     nargs = 2
 
 
+class choice(sp.Function):  # type: ignore[misc]  # sympy is untyped  # noqa: N801
+    """`choice(value, condition, otherwise)`: the value where the condition holds.
+
+    A Piecewise, but one that sympy leaves alone: it folds a Piecewise out of a Sum, and where an
+    index is bound again inside (a normaliser over the same keys) conditions get lost on the way.
+    """
+
+    nargs = 3
+
+    @classmethod
+    def eval(cls, value: sp.Expr, condition: Any, otherwise: sp.Expr) -> Any:
+        """Decided where the condition is."""
+        if condition is sp.true:
+            return value
+        return otherwise if condition is sp.false else None
+
+    def _eval_is_integer(self) -> Any:
+        return self.args[0].is_integer and self.args[2].is_integer
+
+
+class weights(sp.Function):  # type: ignore[misc]  # sympy is untyped  # noqa: N801
+    """`weights(value, logits, j)`: a value that is the softmax weight of entry j among the logits
+    over j. To mathematics it is the value; that it is softmax is a claim. Whoever reads it may use
+    what is true of softmax: its derivative, and how far it moves when logits do."""
+
+    nargs = 3
+
+
 class Maximum(ExprWithLimits):  # type: ignore[misc]  # sympy is untyped
     """`Maximum(x[i, k], (k, 0, n - 1))`: the largest of the x[i, k] over k."""
 
@@ -87,5 +116,5 @@ class Definition:
 def unmarked(expression: Any) -> Any:
     """The expression without its marks, in its first form: what the claims are about."""
     return expression.replace(
-        lambda node: isinstance(node, (rnd, either)), lambda node: node.args[0]
+        lambda node: isinstance(node, (rnd, either, weights)), lambda node: node.args[0]
     )

@@ -16,9 +16,12 @@ from attnspec.spec.definition import Definition, rnd
 _a, _h, _m, _c = sp.symbols("a h m c", integer=True, nonnegative=True)
 _batch, _heads, _length, _d, _r = sp.symbols("batch heads length d r", integer=True, positive=True)
 _base = sp.Symbol("base", positive=True)
-_x = sp.IndexedBase("x", real=True)
+_x = sp.IndexedBase("x", shape=(_batch, _heads, _length, _d), real=True)
 _positions = sp.IndexedBase(sp.Symbol("positions", integer=True))
-_cos, _sin = sp.IndexedBase("cos", real=True), sp.IndexedBase("sin", real=True)
+_cos, _sin = (
+    sp.IndexedBase(name, shape=(_batch, _length, sp.floor(_d / 2)), real=True)
+    for name in ("cos", "sin")
+)
 
 LAYOUTS = ("interleaved", "half")
 DIRECTIONS = ("forward", "backward")

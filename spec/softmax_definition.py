@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sympy as sp
 
-from attnspec.spec.definition import Definition, Maximum, either, rnd
+from attnspec.spec.definition import Definition, Maximum, either, rnd, weights
 
 _a, _j = sp.symbols("a j", integer=True, nonnegative=True)
 _rows, _n = sp.symbols("rows n", integer=True, positive=True)
-_x = sp.IndexedBase("x", real=True)
+_x = sp.IndexedBase("x", shape=(_rows, _n), real=True)
 
 
 def _definition() -> Definition:
@@ -35,7 +35,7 @@ def _definition() -> Definition:
     stored = sp.floor((_n + 15) / 16) + 4
     log_sum_exp = rnd(largest + sp.log(total), "lse", stored)
     subtracted = sp.exp(rnd(shifted - (log_sum_exp - largest), "scores"))
-    weight = rnd(either(divided, subtracted), "output")
+    weight = rnd(weights(either(divided, subtracted), _x[_a, _j], _j), "output")
     return Definition("softmax", weight, ((_a, _rows), (_j, _n)), (_x,), (_rows, _n))
 
 

@@ -221,9 +221,10 @@ def by_hand(node: Any, scope: dict[Any, Any]) -> Any:
         return mpmath.fsum(terms) if name == "Sum" else max(terms)
     if name == "Piecewise":
         return next(by_hand(v, scope) for v, c in node.args if c == True or by_hand(c, scope))  # noqa: E712
-    args = [by_hand(a, scope) for a in (node.args[:1] if name == "rnd" else node.args)]
+    args = [by_hand(a, scope) for a in (node.args[:1] if name in ("rnd", "weights") else node.args)]
     known: dict[str, Any] = {
         "rnd": lambda a: a,
+        "weights": lambda a: a,
         "either": lambda a, b: a,
         "Add": lambda *a: mpmath.fsum(a),
         "Mul": lambda *a: mpmath.fprod(a),

@@ -1,0 +1,154 @@
+"""The error algebra's reductions: sums, contractions, maxima, scatters, softmax weights.
+
+Sources: Higham, *Accuracy and Stability of Numerical Algorithms*, chapter 4 (sums in any order).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnspec.oracle.algebra import Array, Closure
+from attnspec.oracle.contraction import contracted
+from attnspec.oracle.precision import Contract, Format
+from attnspec.oracle.rounding import gamma, stored
+from attnspec.oracle.scattering import Scattering
+from attnspec.oracle.softmax_errors import weight_errors
+from attnspec.oracle.tape import Op
+
+if TYPE_CHECKING:
+    from attnspec.oracle.plan import Plan
+
+Erring = tuple[Array, Any]
+
+
+class ErringReductions:
+    """The part of the algebra that reduces axes."""
+
+    def __init__(self, contract: Contract) -> None:
+        self.contract = contract
+
+    def work(self, op: Op) -> Format:
+        """The format in which an operation runs."""
+        return self.contract.format(op.place)
+
+    def sum(self, op: Op, plan: Plan) -> Closure:
+        """Terms added in any order: gamma_(n-1) of the sum of their sizes."""
+        n = int(np.prod([plan.sizes[a] for a in op.extra], dtype=np.int64))
+        fmt = self.work(op)
+        g, tiny = gamma(n - 1, fmt.roundoff), (n - 1) * fmt.underflow
+
+        def function(a: Erring) -> Erring:
+            v = np.add.reduce(a[0], axis=op.extra, keepdims=True)
+            size = np.add.reduce(np.abs(a[0]), axis=op.extra, keepdims=True)
+            e = (
+                n * a[1]
+                if np.ndim(a[1]) == 0
+                else np.add.reduce(np.broadcast_to(a[1], a[0].shape), axis=op.extra, keepdims=True)
+            )
+            reach = size + e
+            return v, e + (g * reach + np.minimum(reach, tiny))
+
+        return function
+
+    def amax(self, op: Op, plan: Plan) -> Closure:
+        """The largest entry moves by no more than the entries do."""
+
+        def function(a: Erring) -> Erring:
+            if not op.extra:
+                return a
+            e = a[1] if np.ndim(a[1]) == 0 else np.max(a[1], axis=op.extra, keepdims=True)
+            return np.maximum.reduce(a[0], axis=op.extra, keepdims=True), e
+
+        return function
+
+    def dot(self, op: Op, plan: Plan) -> Closure:
+        """Products and their sum in any order: gamma_k of the sum of their sizes, and each of the
+        products and partial sums may underflow. Operands may be rounded to `products` first."""
+        product = contracted(op, plan)
+        k = int(np.prod([plan.sizes[a] for a in op.extra], dtype=np.int64))
+        fmt, operand = self.work(op), self.contract.format("products")
+        g, tiny = gamma(k, fmt.roundoff), (2 * k - 1) * fmt.underflow
+        coarse = operand.roundoff > fmt.roundoff
+
+        def function(a: Erring, b: Erring) -> Erring:
+            if coarse:
+                a, b = stored(a, operand), stored(b, operand)
+            size_a, size_b = np.abs(a[0]), np.abs(b[0])
+            e: Any = 0.0
+            if np.ndim(b[1]):
+                e = e + product(size_a, np.broadcast_to(b[1], b[0].shape))
+            if np.ndim(a[1]):
+                e = e + product(np.broadcast_to(a[1], a[0].shape), size_b + b[1])
+            reach = product(size_a, size_b) + e
+            return product(a[0], b[0]), e + (g * reach + np.minimum(reach, tiny))
+
+        return function
+
+    def rsum(self, op: Op, plan: Plan) -> Closure:
+        """A sum that may be stored on its way."""
+        added = self.sum(op, plan)
+        storing = self.storing(op)
+
+        def function(a: Erring, count: Array) -> Erring:
+            v, e = added(a)
+            if storing is None:
+                return v, e
+            size = np.add.reduce(np.abs(a[0]) + a[1], axis=op.extra, keepdims=True)
+            return v, e + storing(size, count)
+
+        return function
+
+    def rdot(self, op: Op, plan: Plan) -> Closure:
+        """A contraction that may be stored on its way."""
+        added, product = self.dot(op, plan), contracted(op, plan)
+        storing = self.storing(op)
+
+        def function(a: Erring, b: Erring, count: Array) -> Erring:
+            v, e = added(a, b)
+            if storing is None:
+                return v, e
+            sizes = [np.abs(x[0]) + x[1] for x in (a, b)]
+            return v, e + storing(product(*sizes), count)
+
+        return function
+
+    def storing(self, op: Op) -> Closure | None:
+        """What storing a running sum adds: each of `count` parts but the first is one rounding of
+        all that has been summed, which errs by no more than the sum of the sizes. None where
+        running sums stay in the format in which they are formed."""
+        fmt = self.contract.format("reductions")
+        if fmt.roundoff <= self.work(op).roundoff:
+            return None
+        step = math.log1p(fmt.roundoff)
+
+        def added(size: Array, count: Array) -> Array:
+            steps = np.maximum(count - 1, 0)
+            result: Array = size * np.expm1(steps * step) + np.minimum(size, steps * fmt.underflow)
+            return result
+
+        return added
+
+    def scatter(self, op: Op, plan: Plan) -> Closure:
+        """Terms that meet at a place, in any order; a place of one term is exact."""
+        scattering = Scattering(op, plan)
+        fmt, storing = self.work(op), self.storing(op)
+        steps = np.maximum(scattering.counts - 1, 0)
+        growth = steps * fmt.roundoff / (1.0 - steps * fmt.roundoff)
+
+        def function(a: Erring, _: Array) -> Erring:
+            e = scattering(np.broadcast_to(a[1], a[0].shape))
+            size = scattering(np.abs(a[0])) + e
+            e = e + growth * size + np.minimum(size, steps * fmt.underflow)
+            if storing is not None:
+                e = e + storing(size, scattering.counts)
+            return scattering(a[0]), e
+
+        return function
+
+    def softmax(self, op: Op, plan: Plan) -> Closure:
+        """The error of the value, or what that of the logits makes of softmax if it is less."""
+        bound = weight_errors(self.contract, op.extra, plan.sizes[op.extra])
+        return lambda a, z: (a[0], np.minimum(a[1], bound(a[0], z)))

@@ -1,0 +1,90 @@
+"""How far softmax weights move when their logits do: exact worst cases, finite at any error.
+
+A quotient w / sum w counts every logit's error twice, and says nothing once the error of the sum
+reaches the sum. Seen as a whole softmax is tame: weights stay between 0 and 1. Two ways of forming
+them are covered, and what is returned is the larger of both: numerators over their own sum, where
+errors common to a row cancel, and exponentials of logits less a log-sum-exp, where they do not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from attnspec.oracle.precision import LIBRARY_ULPS, Contract
+from attnspec.oracle.rounding import gamma
+
+Array = np.ndarray[Any, Any]
+Erring = tuple[Array, Any]
+
+BLOCK = 16
+"""Fewest keys that a kernel takes at a time (as in the definitions)."""
+RESCALINGS = 6
+"""Roundings of a running sum for each block: of an exponential, two ulps, and of a product."""
+LARGEST = 600.0
+"""Beyond it e^d leaves float64, and nothing more is lost: a weight is off by itself or by 1."""
+
+
+def _logarithmic(u: float) -> float:
+    """A relative error u as a shift of the logarithm."""
+    return -math.log1p(-u)
+
+
+def weight_errors(contract: Contract, axis: int, n: int) -> Callable[[Array, Erring], Array]:
+    """From the weights along an axis of n entries, and the logits with their errors, to how far
+    each weight may be off under the contract."""
+    work, scores = contract.format("accumulate"), contract.format("scores")
+    kept, lse = contract.format("probabilities"), contract.format("lse")
+    statistics = contract.format("statistics")
+    blocks = -(-n // BLOCK)
+    stored = scores.roundoff if scores.roundoff > work.roundoff else 0.0
+    # of the difference that the exponential is taken of: the subtraction, its storage, and the
+    # factor and the product of exponentials to base 2
+    slope = 3.0 * work.roundoff + stored
+    tiny = scores.underflow + work.underflow
+    function = _logarithmic(2.0 * LIBRARY_ULPS * work.roundoff)
+    kept_unit = kept.roundoff if kept.roundoff > work.roundoff else 0.0
+    numerator = function + _logarithmic(kept_unit)
+    numerator += RESCALINGS * blocks * _logarithmic(work.roundoff)
+    common = (blocks + 4) * _logarithmic(lse.roundoff)
+    after = gamma(n, statistics.roundoff) + 3.0 * statistics.roundoff
+    lost = (n + 1) * (kept.underflow + work.underflow)
+
+    def bound(p: Array, logits: Erring) -> Array:
+        seen = p > 0.0
+        z = np.where(seen, logits[0], -np.inf)
+        largest = z.max(axis=axis, keepdims=True)
+        largest = np.where(np.isfinite(largest), largest, 0.0)
+        e = np.where(seen, logits[1], 0.0)
+        reach = e + e.max(axis=axis, keepdims=True)
+        t = np.where(seen, largest - logits[0], 0.0)
+        moved = e + slope * (t + reach) + tiny
+        normalised = _normalised(p, np.minimum(moved + numerator, LARGEST), axis)
+        size = np.where(seen, -np.log(np.where(seen, p, 1.0)), 0.0)
+        top = p.max(axis=axis, keepdims=True)
+        total = np.abs(largest - np.log(np.where(top > 0.0, top, 1.0)))
+        drift = np.minimum(moved + numerator, LARGEST)
+        shift = np.log1p(np.sum(p * np.expm1(drift), axis=axis, keepdims=True))
+        shift = shift + common * (total + shift)
+        own = e + slope * (size + reach + shift) + tiny + function
+        recomputed = p * np.expm1(own + shift)
+        worst = np.maximum(normalised, recomputed)
+        result: Array = worst + after * (p + worst) + lost
+        return np.where(seen, result, np.inf)
+
+    return bound
+
+
+def _normalised(p: Array, d: Array, axis: int) -> Array:
+    """The most that p_j = w_j / sum w can move when every w_k is off by a factor e^(+-d_k): up
+    with w_j up and all others down, down the other way round."""
+    grown, shrunk = np.expm1(d), -np.expm1(-d)
+    more, less = p * grown, p * shrunk
+    others_more = np.sum(more, axis=axis, keepdims=True) - more
+    others_less = np.sum(less, axis=axis, keepdims=True) - less
+    up = p * (grown - more + others_less) / (1.0 + more - others_less)
+    down = p * (shrunk - less + others_more) / (1.0 - less + others_more)
+    return np.maximum(np.minimum(up, 1.0), np.minimum(down, p))
