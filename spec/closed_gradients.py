@@ -19,8 +19,8 @@ import sympy as sp
 from attnspec.spec.definition import Definition, Maximum, either
 from attnspec.spec.rope_definition import DIRECTIONS, LAYOUTS, rope, rope_apply
 
-_a, _b, _h, _i, _j, _l, _c, _g, _t, _m = sp.symbols(
-    "a b h i j l c g t m", integer=True, nonnegative=True
+_a, _b, _h, _i, _j, _l, _c, _g, _t, _m, _p = sp.symbols(
+    "a b h i j l c g t m p", integer=True, nonnegative=True
 )
 _rows, _n, _batch, _groups, _members, _queries, _keys, _d, _e, _heads, _length = sp.symbols(
     "rows n batch groups members queries keys d e heads length", integer=True, positive=True
@@ -176,25 +176,24 @@ def _turned_back(definition: Definition, opposite: Definition) -> Definition:
     )
 
 
-def pair(layout: str, i: sp.Expr, d: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
-    """The two channels of pair i. In the half layout the first is i itself, written as an index
-    into the first half of an axis: a plain i would mean an axis of d/2."""
-    if layout == "interleaved":
-        return 2 * i, 2 * i + 1
-    return sp.Mod(i, sp.floor(d / 2)), i + sp.floor(d / 2)
+def channel(layout: str, i: sp.Expr, p: sp.Expr, d: sp.Expr) -> sp.Expr:
+    """The first (p = 0) or second (p = 1) channel of pair i."""
+    return 2 * i + p if layout == "interleaved" else i + p * sp.floor(d / 2)
 
 
 def table(of: str, layout: str, direction: str) -> Definition:
     """The gradient of rope_apply's cos or sin, which all heads share: sums over the heads of
     u_0 x_0 + u_1 x_1, and of u_1 x_0 - u_0 x_1."""
-    x0, x1 = (_x[_a, _h, _m, channel] for channel in pair(layout, _i, _d))
-    u0, u1 = (_upstream[_a, _h, _m, channel] for channel in pair(layout, _i, _d))
-    terms = u0 * x0 + u1 * x1 if of == "cos" else u1 * x0 - u0 * x1
-    if of == "sin" and direction == "backward":
-        terms = -terms
+    sign = -1 if direction == "backward" else 1
+    mine, other = (channel(layout, _i, p, _d) for p in (_p, 1 - _p))
+    x = _x[_a, _h, _m, mine]
+    terms = {
+        "cos": _upstream[_a, _h, _m, mine] * x,
+        "sin": sign * (1 - 2 * _p) * _upstream[_a, _h, _m, other] * x,
+    }
     return Definition(
         f"rope_apply.{layout}.{direction}.{of}",
-        sp.Sum(terms, (_h, 0, _heads - 1)),
+        sp.Sum(terms[of], (_p, 0, 1), (_h, 0, _heads - 1)),
         ((_a, _batch), (_m, _length), (_i, sp.floor(_d / 2))),
         (_x, _upstream),
         (_batch, _heads, _length, _d),
