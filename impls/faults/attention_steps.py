@@ -108,9 +108,7 @@ def by_scores(scores: Callable[[Call], Tensor]) -> Functions:
 
 def by_visible(seen: Callable[[Call], Tensor]) -> Functions:
     """An attention where others see others: `b h t s`."""
-    return by_results(
-        lambda given: averaged(given, *weighted(hidden(scores(given), seen(given))))
-    )
+    return by_results(lambda given: averaged(given, *weighted(hidden(scores(given), seen(given)))))
 
 
 def by_weights(weights: Callable[[Tensor], Results]) -> Functions:
