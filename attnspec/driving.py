@@ -11,6 +11,7 @@ from attnspec.declaration import limits_of
 from attnspec.devices import one_thread
 from attnspec.diagnosis import Explanation, explanations
 from attnspec.evidence import Evidence
+from attnspec.gradients import without_gradients
 from attnspec.judging import Judgement, LawError, judged
 from attnspec.loading import Loaded
 from attnspec.message import failure_text, repeat_command, summary
@@ -20,7 +21,7 @@ from attnspec.oracle.literal import literal
 from attnspec.oracle.precision import JUDGED_SHARE
 from attnspec.outcome import NOT_PROMISED, Outcome
 from attnspec.presets import tightest
-from attnspec.search import KEPT_FAILING, Sweep, simplest, stable_seed, sweep
+from attnspec.search import KEPT_FAILING, Sweep, chosen, simplest, stable_seed, sweep
 from attnspec.subject import Subject
 from attnspec.traits import in_common
 from attnspec.usage import UsageError
@@ -71,6 +72,8 @@ def outcome_of(law: Law, loaded: Loaded, dtype: str, device: str, effort: Effort
     lacking = [option for option in law.options if not subject.accepts(option)]
     if lacking:
         return replace(blank, reason=f"{law.component} does not accept {', '.join(lacking)}")
+    if law.gradients and not subject.differentiable:
+        return replace(blank, reason=without_gradients(law.component))
     try:
         with one_thread(loaded):
             return _driven(law, subject, blank, effort)
@@ -142,7 +145,7 @@ def _counted(blank: Outcome, law: Law, subject: Subject, swept: Sweep) -> Outcom
 def _declined_option(swept: Sweep) -> str:
     if not swept.refusals:
         return ""
-    shared = set.intersection(*(set(inputs.options) for inputs, _ in swept.refusals))
+    shared = set.intersection(*(set(chosen(inputs)) for inputs, _ in swept.refusals))
     return ", ".join(sorted(shared - swept.accepted))
 
 

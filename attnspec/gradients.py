@@ -26,6 +26,11 @@ def has_gradients(declaration: Target, component: str, functions: Functions) -> 
     return declared if isinstance(declared, bool) else component in declared
 
 
+def without_gradients(component: str) -> str:
+    """Why laws about gradients are not tested."""
+    return f"the target has no gradients of {component}"
+
+
 def recorded() -> AbstractContextManager[None]:
     """While autograd keeps track of what is done, whatever the caller has switched off."""
     context: AbstractContextManager[None] = torch().enable_grad()

@@ -119,6 +119,8 @@ def _count(law: Law, loaded: Loaded, dtype: str, effort: Effort) -> Count | None
     subject = Subject(loaded, law.component, dtype)
     if not all(subject.accepts(option) for option in law.options):
         return None
+    if law.gradients and not subject.differentiable:
+        return None
     judge = functools.partial(judged, law, subject)
     draws = strategy(law.inputs, scope_of(subject))
     seed = seed_of(effort, law, dtype, "cpu")

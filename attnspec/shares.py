@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from attnspec.gradients import has_gradients, without_gradients
 from attnspec.loading import Loaded
 from attnspec.oracle.components import COMPONENTS, CONTRACT
 from attnspec.oracle.law import Law
@@ -91,6 +92,8 @@ def untested(
                     for option in COMPONENTS[name].options
                     if option not in accepted.accepts
                 ]
+            if not has_gradients(loaded.declaration, name, functions):
+                found.append(Untested(name, "gradients", without_gradients(name)))
             found += _declined(name, outcomes)
     return tuple(found)
 

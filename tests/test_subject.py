@@ -5,27 +5,19 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-import attnspec
 from attnspec.loading import load
 from attnspec.oracle.inputs import LAYOUTS
 from attnspec.oracle.law import Breach, Inputs
 from attnspec.oracle.precision import contract
 from attnspec.subject import Subject
 from attnspec.target import DTYPES
-
-
-def subject(function: Callable[..., Any], component: str = "softmax", **declared: Any) -> Subject:
-    dtype = declared.pop("dtype", "float32")
-    functions = {component: function, **declared.pop("others", {})}
-    target = SimpleNamespace(TARGET=attnspec.Target(name="mine", **declared), **functions)
-    return Subject(load(target), component, dtype)
+from tests.stubs import subject
 
 
 def softmax_call(dtype: str = "float32", **fields: Any) -> Inputs:
