@@ -1,0 +1,174 @@
+"""The checks of attention's laws that read something off the output: weights through values that
+are one-hot, a value through a key that matches, and the bounds that averages keep.
+
+Sources: `spec/attention_definition.py`: the output is an average of the visible values, with
+weights that are exp(score) over their sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from attnspec.oracle.attention_calls import (
+    changed,
+    key_heads,
+    plain,
+    sizes,
+)
+from attnspec.oracle.attention_values import attention, visible
+from attnspec.oracle.calls import alike, same
+from attnspec.oracle.comparison import Comparison
+from attnspec.oracle.inputs import generator
+from attnspec.oracle.law import Implementation, Inputs
+from attnspec.oracle.precision import FORMATS
+from attnspec.oracle.rounding import formed
+
+Array = np.ndarray[Any, Any]
+
+WIDEST = 160
+"""Keys up to which a whole mask is read at once."""
+ROWS = 32
+"""Rows of a head whose least and largest values are looked for."""
+
+
+def scale_of(inputs: Inputs) -> float:
+    """The scale of a call, default or not."""
+    given = inputs.options.get("scale")
+    return float(inputs.arrays["q"].shape[-1] ** -0.5 if given is None else given)
+
+
+def power_of_two(value: float) -> float:
+    """The smallest power of two that is not below a positive number."""
+    fraction, exponent = math.frexp(value)
+    return 2.0 ** (exponent - 1 if fraction == 0.5 else exponent)
+
+
+def signs_of(inputs: Inputs, purpose: str, shape: Sequence[int]) -> Array:
+    """Drawn signs, 1 and -1."""
+    return generator(inputs, purpose).choice([-1.0, 1.0], size=shape)
+
+
+def reading(implementation: Implementation, inputs: Inputs, keys: Array) -> Inputs | None:
+    """The call with values of one in channel c for the c-th of `keys`, else zero, so that the
+    output holds their weights; None where the limits leave too few channels."""
+    b, g, s, e = inputs.arrays["v"].shape
+    v = np.zeros((b, g, s, max(e, len(keys))))
+    v[:, :, keys, np.arange(len(keys))] = 1.0
+    call = changed(inputs, v=v)
+    return call if implementation.legal(call) else None
+
+
+def mask_read_off(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """Equal scores: weight 1/count on each key that a row sees, and exactly 0 on every other."""
+    seen = visible(implementation, inputs)
+    s = sizes(inputs)[3]
+    bias = inputs.arrays.get("bias")
+    call = changed(
+        inputs,
+        {"return_lse": None},
+        q=np.zeros_like(inputs.arrays["q"]),
+        bias=None if bias is None else np.where(np.isneginf(bias), bias, 0.0),
+    )
+    rng = generator(inputs, "keys read")
+    keys = np.arange(s)
+    whole = reading(implementation, call, keys) if s <= WIDEST else None
+    if whole is None:
+        keys = np.sort(rng.permutation(s)[: inputs.arrays["v"].shape[-1]])
+        whole = reading(implementation, call, keys)
+    if whole is None:
+        return []
+    count = seen.sum(axis=-1, keepdims=True)
+    seen = seen[..., keys]
+    share = np.where(seen, 1.0 / np.maximum(count, 1), 0.0)
+    right = attention(implementation, whole)[..., : len(keys)]
+    actual = implementation(whole)[..., : len(keys)]
+    full = np.broadcast_to(count > 0, seen.shape)
+    hidden, dtype = actual[full & ~seen], implementation.dtype
+    return [
+        same("weight of a key that is not seen", hidden, np.zeros_like(hidden), dtype),
+        alike("weight of a key that is seen", actual[seen], share[seen],
+              right.allowance[seen] + formed(share[seen], 1), dtype),
+    ]  # fmt: skip
+
+
+def _needle_calls(inputs: Inputs, many: int) -> tuple[Inputs, Array, float]:
+    """Queries that match some keys of every key head, the others' scores being zero: the call,
+    the places of the needles, [b, g, many], and a bound on the weight of all others."""
+    b, h, t, s = sizes(inputs)
+    g, d = inputs.arrays["k"].shape[1], inputs.arrays["q"].shape[-1]
+    rng = generator(inputs, "needles")
+    places = np.array([rng.permutation(s)[:many] for _ in range(b * g)]).reshape(b, g, many)
+    # all others together weigh no more than the square of a unit roundoff
+    gap = 2.0 * math.log(1.0 / FORMATS[inputs.dtype].roundoff) + math.log(s)
+    size = power_of_two(gap / (d * scale_of(inputs)))
+    root = 2.0 ** (math.frexp(size)[1] // 2)
+    signs = signs_of(inputs, "direction", (d,))
+    k = np.zeros((b, g, s, d))
+    np.put_along_axis(k, places[..., None], signs * root, axis=2)
+    q = np.broadcast_to(signs * (size / root), (b, h, t, d)).copy()
+    rest = (s - many) * math.exp(-size * d * scale_of(inputs))
+    return changed(plain(inputs), q=q, k=k), places, rest
+
+
+def _needles(implementation: Implementation, inputs: Inputs, many: int) -> list[Comparison]:
+    if sizes(inputs)[3] < many:
+        return []
+    call, places, rest = _needle_calls(inputs, many)
+    v, of = inputs.arrays["v"], key_heads(implementation, inputs)
+    mean = np.take_along_axis(v, places[..., None], axis=2).mean(axis=2)
+    largest = np.abs(v).max(axis=2)
+    actual = implementation(call)
+    right = np.broadcast_to(mean[:, of][:, :, None], actual.shape)
+    room = (2.0 * rest * largest + formed(largest, many + 1))[:, of][:, :, None]
+    allowance = attention(implementation, call).allowance + room
+    what = "value of the needle" if many == 1 else "mean of the two needles' values"
+    return [alike(what, actual, right, allowance, implementation.dtype)]
+
+
+def needle_returns_its_value(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """A key that matches the query, far above all others, brings its value back."""
+    return _needles(implementation, inputs, 1)
+
+
+def pair_of_needles(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """Two equal keys that match the query bring the mean of their values."""
+    return _needles(implementation, inputs, 2)
+
+
+def within_values(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """The output lies between the least and the largest visible value, in every channel; one
+    value for all keys comes back. Of one drawn batch entry, and of some of its rows."""
+    v, of = inputs.arrays["v"], key_heads(implementation, inputs)
+    b, _, t, _ = sizes(inputs)
+    rng = generator(inputs, "rows looked at")
+    entry, chosen = int(rng.integers(b)), np.sort(rng.permutation(t)[:ROWS])
+    seen = visible(implementation, inputs)[entry][:, chosen]
+    some = seen.any(axis=-1)
+    nearest, actual = _inside(v[entry][of], seen, implementation(inputs)[entry][:, chosen])
+    allowance = attention(implementation, inputs).allowance[entry][:, chosen]
+    constant = changed(inputs, v=np.broadcast_to(v[:, :, :1], v.shape).copy())
+    back = implementation(constant)[entry][:, chosen]
+    value = np.broadcast_to(v[entry, of, :1], back.shape)
+    room = attention(implementation, constant).allowance[entry][:, chosen]
+    dtype = implementation.dtype
+    return [
+        alike("output between the visible values", actual[some], nearest[some], allowance[some],
+              dtype),
+        alike("the one value of all keys", back[some], value[some], room[some], dtype),
+    ]  # fmt: skip
+
+
+def _inside(values: Array, seen: Array, output: Array) -> tuple[Array, Array]:
+    """The output, and the nearest to it between the least and the largest of the values, [h, s,
+    e], that each row sees, [h, t, s]."""
+    nearest = np.array(output)
+    for head, rows in enumerate(seen):
+        hidden = ~rows[..., None]
+        low = np.where(hidden, np.inf, values[head]).min(axis=1)
+        high = np.where(hidden, -np.inf, values[head]).max(axis=1)
+        nearest[head] = np.clip(output[head], low, high)
+    return nearest, output
