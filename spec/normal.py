@@ -1,11 +1,10 @@
-"""The normal form of sums of symbolic length, and derivatives with respect to array entries.
+"""The normal form of sums of symbolic length.
 
-`diff` of an entry inside a `Sum` gives sums over `KroneckerDelta`. sympy's `doit` makes a Piecewise
-of each, which `simplify` does not get rid of. Here a delta is collapsed to the entry that it picks
-out, and the rest is brought to one form: every term a product of sums that share no index, no sum
-within a sum, no factor under a sum that is free of its indices, and bound indices named by place.
-Expressions of one normal form are equal. That equal ones have one is not promised, only shown by
-what is proved with it.
+Derivatives of array entries inside a `Sum` are sums over `KroneckerDelta`. sympy's `doit` makes a
+Piecewise of each, which `simplify` does not get rid of. Here a delta is collapsed to the entry that
+it picks out, and the rest is brought to one form: every term a product of sums that share no index,
+no sum within a sum, no factor under a sum that is free of its indices, and bound indices named by
+place. Expressions of one normal form are equal. That equal ones always have one isn't promised.
 """
 
 from __future__ import annotations
@@ -32,22 +31,10 @@ class _Term:
     limits: tuple[Limit, ...] = ()
 
 
-def derivative(total: sp.Expr, entry: sp.Indexed) -> sp.Expr:
-    """The derivative of a scalar with respect to one entry of an array.
-
-    Raises ValueError where the scalar binds an index of the entry: a sum over i would take the
-    entry at i for one of its own.
-    """
-    bound = {limit[0] for node in total.atoms(sp.Sum) for limit in node.limits}
-    shared = bound & entry.free_symbols
-    if shared:
-        raise ValueError(f"an index of {entry} is bound in what is differentiated: {shared}")
-    return sp.diff(total, entry)
-
-
 def normal(expression: sp.Expr, ranges: Ranges) -> sp.Expr:
-    """The normal form. Raises ValueError for a delta that picks no entry known to be in range,
-    TypeError for a node around a sum of which nothing is known here."""
+    """The normal form. Raises ValueError for a delta that picks no entry known to be in range and
+    for a range that another index bounds, TypeError for a node around a sum of which nothing is
+    known here."""
     return _assembled(_terms(expression), ranges, 0)
 
 
@@ -110,7 +97,15 @@ def _assembled(terms: list[_Term], ranges: Ranges, depth: int | None) -> sp.Expr
 def _collapsed(term: _Term, ranges: Ranges) -> _Term:
     """The term without deltas of its indices."""
     limits = {limit[0]: limit for limit in term.limits}
-    deltas = [d for d in term.factor.atoms(sp.KroneckerDelta) if d.free_symbols & limits.keys()]
+    for index, low, high in term.limits:
+        if (low.free_symbols | high.free_symbols) & limits.keys():
+            raise ValueError(f"the range of {index} depends on another index: {term.limits}")
+    factors = sp.Mul.make_args(term.factor)
+    deltas = [
+        factor
+        for factor in factors
+        if isinstance(factor, sp.KroneckerDelta) and factor.free_symbols & limits.keys()
+    ]
     if not deltas:
         return term
     for delta in sorted(deltas, key=str):
