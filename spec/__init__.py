@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from attnspec.spec import (
     attention,
+    attention_causal,
+    attention_masks,
     attention_reach,
+    attention_scaling,
     attention_scores,
+    attention_temperature,
     rope,
     rope_decay,
     rope_frequencies,
@@ -38,6 +42,10 @@ CLAIMS: tuple[Claim, ...] = (
     + attention.CLAIMS
     + attention_scores.CLAIMS
     + attention_reach.CLAIMS
+    + attention_scaling.CLAIMS
+    + attention_temperature.CLAIMS
+    + attention_masks.CLAIMS
+    + attention_causal.CLAIMS
 )
 
 
