@@ -45,29 +45,35 @@ class Rules(Compiler):
         """What the gradient `a` of a register contributes to its operands."""
         op = self.ops[register]
         if op.name in ("rnd", "rnds", "sum", "rsum"):
-            yield op.args[0], a, False, None
-        elif op.name == "either":
-            for form, operand in enumerate(op.args):
-                yield operand, a, False, form
-        elif op.name == "add":
-            for operand in op.args:
-                if self.sources[operand]:
-                    yield operand, *self._passed(a, register, operand), None
-        elif op.name == "neg":
-            yield op.args[0], self.emit("neg", (a,)), False, None
-        elif op.name == "where":
-            yield from self._chosen(register, a)
-        elif op.name in ("mul", "dot", "rdot"):
-            first, second = op.args[:2]
-            for operand, other in ((first, second), (second, first)):
-                if self.sources[operand]:
-                    yield operand, self._product([a, other], register, operand), True, None
-        elif op.name == "softmax":
-            yield op.args[1], self._softmax(register, a), True, None
-        else:
-            for operand, gradient in self._function(register, a):
-                if self.sources[operand]:
-                    yield operand, gradient, True, None
+            return iter([(op.args[0], a, False, None)])
+        if op.name == "neg":
+            return iter([(op.args[0], self.emit("neg", (a,)), False, None)])
+        if op.name == "either":
+            return ((operand, a, False, form) for form, operand in enumerate(op.args))
+        if op.name == "softmax":
+            return iter([(op.args[1], self._softmax(register, a), True, None)])
+        if op.name == "add":
+            return self._terms(register, a)
+        if op.name in ("mul", "dot", "rdot"):
+            return self._factors(register, a)
+        return self._chosen(register, a) if op.name == "where" else self._of_function(register, a)
+
+    def _terms(self, register: int, a: int) -> Iterator[Handed]:
+        for operand in self.ops[register].args:
+            if self.sources[operand]:
+                yield operand, *self._passed(a, register, operand), None
+
+    def _factors(self, register: int, a: int) -> Iterator[Handed]:
+        first, second = self.ops[register].args[:2]
+        for operand, other in ((first, second), (second, first)):
+            if self.sources[operand]:
+                axes = self.ops[register].axes - self.ops[operand].axes
+                yield operand, self._reduced([a, other], axes, operand), True, None
+
+    def _of_function(self, register: int, a: int) -> Iterator[Handed]:
+        for operand, gradient in self._function(register, a):
+            if self.sources[operand]:
+                yield operand, gradient, True, None
 
     def sum_of(self, first: int, second: int) -> int:
         """Two contributions added; two that are zero where the other isn't, chosen between."""
@@ -92,9 +98,6 @@ class Rules(Compiler):
         """A gradient as it is, added up over axes that the operand lacks."""
         axes = self.ops[register].axes - self.ops[operand].axes
         return (self._reduced([a], axes, operand), True) if axes else (a, False)
-
-    def _product(self, factors: list[int], register: int, operand: int) -> int:
-        return self._reduced(factors, self.ops[register].axes - self.ops[operand].axes, operand)
 
     def _reduced(self, factors: list[int], axes: frozenset[int], operand: int) -> int:
         """A product added up over axes. On the way to a single input that is a long sum over

@@ -6,7 +6,7 @@ Sources: Johansson, *Arb: efficient arbitrary-precision midpoint-radius interval
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +63,8 @@ _WHOLE_TO_BALL = np.frompyfunc(lambda value: flint.arb(int(value)), 1, 1)
 class Balls:
     """Enclosures at the precision in force, of the first form where there are two."""
 
-    first_form_only = True
+    read: Mapping[str, slice] = {"either": slice(1), "softmax": slice(1)}
+    """Operands that are read, where not all are."""
 
     def lift(self, values: Any) -> Array:
         given: Array = np.asarray(values)
@@ -213,7 +214,7 @@ def _objects(values: Any, like: Array) -> Array:
 class BothForms(Balls):
     """Enclosures that hold every form of a value to the first: they must overlap."""
 
-    first_form_only = False
+    read: Mapping[str, slice] = {"softmax": slice(1)}
 
     def either(self, op: Op, plan: Plan) -> Closure:
         def common(a: Any, b: Any) -> Any:

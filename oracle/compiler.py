@@ -225,10 +225,11 @@ class Compiler(Reductions):
 
     def softmax(self, node: weights, place: str) -> int:
         """A value beside the logits of which it is the softmax weight, along an index."""
-        value, logits, index = node.args
+        value, logits, index, seen = node.args
         if index not in self.axis_of:
             raise self.fail(node, f"index {index} is neither bound nor an axis")
         args = tuple(self.real(self.register(part, place)) for part in (value, logits))
+        args = (*args, self.register(seen, place))
         return self.emit("softmax", args, self.axis_of[index], place=place)
 
     def piecewise(self, node: Any, place: str) -> int:

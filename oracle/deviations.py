@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 class Deviations:
     """The algebra of one contract. Pairs go through `Errors`, deviations beside them."""
 
+    read = Errors.read
+
     def __init__(self, contract: Contract) -> None:
         self.contract = contract
         self.errors = Errors(contract)
@@ -262,14 +264,11 @@ class Deviations:
         return function
 
     def softmax(self, op: Op, plan: Plan) -> Closure:
-        """The value's own deviation, unless the worst case is smaller."""
         pair = self.errors.softmax(op, plan)
 
-        def function(a: Deviating, z: Deviating) -> Deviating:
-            v, e = pair(a.pair, z.pair)
-            smaller = e < DEVIATIONS * a.deviation
-            w = np.where(smaller, 0.0, full(a.w, v))
-            return Deviating(v, e, w, np.where(smaller, e / DEVIATIONS, full(a.c, v)))
+        def function(_: Any, z: Deviating, seen: Array) -> Deviating:
+            v, e = pair(None, z.pair, seen)
+            return Deviating(v, e, 0.0, e / DEVIATIONS)
 
         return function
 

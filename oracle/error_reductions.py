@@ -15,7 +15,7 @@ from attnspec.oracle.contraction import contracted
 from attnspec.oracle.precision import Contract, Format
 from attnspec.oracle.rounding import gamma, stored
 from attnspec.oracle.scattering import Scattering
-from attnspec.oracle.softmax_errors import weight_errors
+from attnspec.oracle.softmax_errors import weights
 from attnspec.oracle.tape import Op
 
 if TYPE_CHECKING:
@@ -149,6 +149,6 @@ class ErringReductions:
         return function
 
     def softmax(self, op: Op, plan: Plan) -> Closure:
-        """The error of the value, or what that of the logits makes of softmax if it is less."""
-        bound = weight_errors(self.contract, op.extra, plan.sizes[op.extra])
-        return lambda a, z: (a[0], np.minimum(a[1], bound(a[0], z)))
+        """Weights from logits with errors."""
+        formed = weights(self.contract, op.extra, plan.sizes[op.extra])
+        return lambda _, z, seen: formed(z, seen)

@@ -10,6 +10,7 @@ Sources: Higham, *Accuracy and Stability of Numerical Algorithms*, chapters 2 an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,9 @@ Erring = tuple[Array, Any]
 
 class Errors(ErringReductions):
     """The error algebra of one contract."""
+
+    read: Mapping[str, slice] = {"softmax": slice(1, 3)}
+    """Operands that are read, where not all are: softmax is formed from its logits."""
 
     # -- the rounding of one operation ------------------------------------------------------
 

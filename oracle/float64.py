@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 class Float64:
     """Values only. Overflow, underflow and 0/0 behave as IEEE says."""
 
-    first_form_only = True
+    read: Mapping[str, slice] = {"either": slice(1), "softmax": slice(1)}
+    """Operands that are read, where not all are."""
 
     def lift(self, values: Any) -> Array:
         return np.asarray(values, np.float64)

@@ -6,8 +6,9 @@ when the plan is made.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from functools import cache, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,13 @@ class Plan:
                 arguments = [self._constants[a] for a in op.args]
                 self._constants[register] = closure(*arguments)
 
+    @cached_property
+    def work(self) -> int:
+        """How many numbers the largest operation reads together."""
+        ops = self.tape.ops
+        axes = (frozenset().union(*(ops[a].axes for a in op.args)) for op in ops)
+        return max(math.prod(self.sizes[a] for a in group) for group in axes)
+
     def __call__(self, arrays: Mapping[str, Any]) -> Any:
         """The result, or a tuple of them where the tape has several. Raises ValueError for a
         missing array."""
@@ -67,9 +75,9 @@ class Plan:
         )
 
     def _needed(self) -> list[int]:
-        """The registers that reach the result, in order. An algebra that takes only the first
-        form of an `either` does not pay for the second."""
-        first_only = getattr(self.algebra, "first_form_only", False)
+        """The registers that reach the results, in order. An algebra that reads only some
+        operands of an operation (one form of an `either`) does not pay for the others."""
+        read = getattr(self.algebra, "read", {})
         found: set[int] = set()
         waiting = [result.register for result in self.tape.results]
         while waiting:
@@ -77,8 +85,7 @@ class Plan:
             if register not in found:
                 found.add(register)
                 op = self.tape.ops[register]
-                single = first_only and op.name in ("either", "softmax")
-                waiting += op.args[:1] if single else op.args
+                waiting += op.args[read[op.name]] if op.name in read else op.args
         return sorted(found)
 
     def _lifted(self, name: str, arrays: Mapping[str, Any]) -> Any:

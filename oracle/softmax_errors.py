@@ -33,9 +33,9 @@ def _logarithmic(u: float) -> float:
     return -math.log1p(-u)
 
 
-def weight_errors(contract: Contract, axis: int, n: int) -> Callable[[Array, Erring], Array]:
-    """From the weights along an axis of n entries, and the logits with their errors, to how far
-    each weight may be off under the contract."""
+def weights(contract: Contract, axis: int, n: int) -> Callable[[Erring, Array], Erring]:
+    """From logits with their errors, and which of them are seen, to the weights along an axis of
+    n entries, and how far each may be off under the contract."""
     work, scores = contract.format("accumulate"), contract.format("scores")
     kept, lse = contract.format("probabilities"), contract.format("lse")
     statistics = contract.format("statistics")
@@ -53,35 +53,37 @@ def weight_errors(contract: Contract, axis: int, n: int) -> Callable[[Array, Err
     after = gamma(n, statistics.roundoff) + 3.0 * statistics.roundoff
     lost = (n + 1) * (kept.underflow + work.underflow)
 
-    def bound(p: Array, logits: Erring) -> Array:
-        seen = p > 0.0
-        z = np.where(seen, logits[0], -np.inf)
+    def formed(logits: Erring, shown: Array) -> Erring:
+        z = np.where(shown, logits[0], -np.inf)
         largest = z.max(axis=axis, keepdims=True)
         largest = np.where(np.isfinite(largest), largest, 0.0)
+        shifted = z - largest
+        p = np.exp(shifted)
+        total = p.sum(axis=axis, keepdims=True)
+        p = p / np.where(total > 0.0, total, 1.0)
+        seen = np.isfinite(shifted)
+        t = np.where(seen, -shifted, 0.0)
         e = np.where(seen, logits[1], 0.0)
         reach = e + e.max(axis=axis, keepdims=True)
-        t = np.where(seen, largest - logits[0], 0.0)
         moved = e + slope * (t + reach) + tiny
-        normalised = _normalised(p, np.minimum(moved + numerator, LARGEST), axis)
-        size = np.where(seen, -np.log(np.where(seen, p, 1.0)), 0.0)
-        top = p.max(axis=axis, keepdims=True)
-        total = np.abs(largest - np.log(np.where(top > 0.0, top, 1.0)))
-        drift = np.minimum(moved + numerator, LARGEST)
-        shift = np.log1p(np.sum(p * np.expm1(drift), axis=axis, keepdims=True))
-        shift = shift + common * (total + shift)
-        own = e + slope * (size + reach + shift) + tiny + function
-        recomputed = p * np.expm1(own + shift)
-        worst = np.maximum(normalised, recomputed)
-        result: Array = worst + after * (p + worst) + lost
-        return np.where(seen, result, np.inf)
+        numerators = np.minimum(moved + numerator, LARGEST)
+        grown, shrunk = np.expm1(numerators), -np.expm1(-numerators)
+        normalised = _normalised(p, grown, shrunk, axis)
+        logarithm = np.log(np.where(total > 0.0, total, 1.0))
+        shift = np.log1p(np.sum(p * grown, axis=axis, keepdims=True))
+        drift = shift + common * (np.abs(largest + logarithm) + shift)
+        own = moved + slope * (logarithm + shift) + function + drift
+        worst = np.maximum(normalised, p * np.expm1(own))
+        worst += after * (p + worst) + lost
+        return p, np.where(seen, worst, 0.0)
 
-    return bound
+    return formed
 
 
-def _normalised(p: Array, d: Array, axis: int) -> Array:
+def _normalised(p: Array, grown: Array, shrunk: Array, axis: int) -> Array:
     """The most that p_j = w_j / sum w can move when every w_k is off by a factor e^(+-d_k): up
-    with w_j up and all others down, down the other way round."""
-    grown, shrunk = np.expm1(d), -np.expm1(-d)
+    with w_j up and all others down, down the other way round. `grown` is e^d - 1, `shrunk`
+    1 - e^-d."""
     more, less = p * grown, p * shrunk
     others_more = np.sum(more, axis=axis, keepdims=True) - more
     others_less = np.sum(less, axis=axis, keepdims=True) - less

@@ -32,6 +32,7 @@ _bias = sp.IndexedBase(sp.Symbol("bias", extended_real=True), shape=_spread)
 
 HEAD_ORDERS = ("grouped", "tiled")
 SCALINGS = ("scores", "query", "key", "both")
+EITHER_SIDE = "sides"
 
 BLOCK = 16
 """Fewest keys that a kernel takes at a time, for the number of rescalings of a running sum."""
@@ -88,6 +89,9 @@ def _product(form: str, order: str) -> sp.Expr:
 
     The scale itself is off by as many roundings of accumulate as forming d^(-1/2), its square
     root and a factor log2(e) of kernels with exponentials to base 2 take, and may be stored.
+    Scaled on either side, or on both: each operand is rounded at a scale at which it loses as
+    much as in any of the three, underflow included (min(x, sqrt(x)) of the scale x), and what that
+    is too much is taken out of the product.
     """
     q, k = _q[_b, _h, _i, _l], _k[_b, key_head(order), _j, _l]
     channels = (_l, 0, _d - 1)
@@ -97,6 +101,10 @@ def _product(form: str, order: str) -> sp.Expr:
 
     if form == "scores":
         return rnd(rnd(sp.Sum(q * k, channels), "scores") * factor(_scale), "scores")
+    if form == EITHER_SIDE:
+        both = sp.Min(_scale, sp.sqrt(_scale))
+        q, k = (rnd(x * factor(both), "scores") for x in (q, k))
+        return rnd(sp.Sum(q * k, channels) * (_scale / both**2), "scores")
     if form == "query":
         q = rnd(q * factor(_scale), "scores")
     elif form == "key":
@@ -108,7 +116,7 @@ def _product(form: str, order: str) -> sp.Expr:
 
 def logits(options: Options) -> sp.Expr:
     """What softmax is taken of: scaled, capped and biased scores."""
-    forms = SCALINGS if options.scaling == "any" else (options.scaling,)
+    forms = ("scores", EITHER_SIDE) if options.scaling == "any" else (options.scaling,)
     z = reduce(either, (_product(form, options.head_order) for form in forms))
     if options.softcap:
         z = rnd(_cap * rnd(sp.tanh(rnd(z / _cap, "scores")), "scores"), "scores")
@@ -146,7 +154,7 @@ def _row(options: Options) -> _Row:
     divided = running * rnd(1 / total, "statistics")
     log_sum_exp = rnd(largest + sp.log(total), "lse", blocks + 4)
     subtracted = over(sp.exp(rnd(shifted - (log_sum_exp - largest), "scores")), sp.Integer(0))
-    weight = rnd(weights(either(divided, subtracted), z, _j), "probabilities")
+    weight = rnd(weights(either(divided, subtracted), z, _j, seen), "probabilities")
     return _Row(weight, choice(log_sum_exp, some, -sp.oo))
 
 

@@ -78,11 +78,12 @@ class choice(sp.Function):  # type: ignore[misc]  # sympy is untyped  # noqa: N8
 
 
 class weights(sp.Function):  # type: ignore[misc]  # sympy is untyped  # noqa: N801
-    """`weights(value, logits, j)`: a value that is the softmax weight of entry j among the logits
-    over j. To mathematics it is the value; that it is softmax is a claim. Whoever reads it may use
-    what is true of softmax: its derivative, and how far it moves when logits do."""
+    """`weights(value, logits, j, seen)`: a value that is the softmax weight of entry j among the
+    logits over the seen j, and 0 at others. To mathematics it is the value; that it is softmax is
+    a claim. Whoever reads it may use what is true of softmax: its derivative, and how far it moves
+    when logits do."""
 
-    nargs = 3
+    nargs = 4
 
 
 class Maximum(ExprWithLimits):  # type: ignore[misc]  # sympy is untyped

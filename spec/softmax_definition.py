@@ -35,7 +35,7 @@ def _definition() -> Definition:
     stored = sp.floor((_n + 15) / 16) + 4
     log_sum_exp = rnd(largest + sp.log(total), "lse", stored)
     subtracted = sp.exp(rnd(shifted - (log_sum_exp - largest), "scores"))
-    weight = rnd(weights(either(divided, subtracted), _x[_a, _j], _j), "output")
+    weight = rnd(weights(either(divided, subtracted), _x[_a, _j], _j, sp.true), "output")
     return Definition("softmax", weight, ((_a, _rows), (_j, _n)), (_x,), (_rows, _n))
 
 

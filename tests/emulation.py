@@ -3,6 +3,7 @@ rounding after every operation, as wrong as the contract allows."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ class Emulated(Float64):
     as large as it may be, with a random sign; `flush`: as `uniform`, and what lies below the
     normal range becomes zero."""
 
-    first_form_only = False
+    read: Mapping[str, slice] = {}
 
     def __init__(self, contract: Contract, rng: np.random.Generator, style: str) -> None:
         self.contract, self.rng, self.style = contract, rng, style

@@ -1,0 +1,186 @@
+"""What attention returns, its gradients, and who sees whom: the oracle's side of its laws.
+
+Sources: `spec/attention_definition.py`. Conventions of the target decide the alignment of queries
+with keys, what a window counts, the order of heads, and what a row without keys gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attnspec.oracle.expected import Expected, expected, expected_gradients, value_of
+from attnspec.oracle.inputs import generator
+from attnspec.oracle.law import Implementation, Inputs
+from attnspec.oracle.precision import snapped
+from attnspec.spec import attention_definition
+from attnspec.spec.attention_definition import Options
+
+Array = np.ndarray[Any, Any]
+
+EVERYTHING = 2**40
+"""Keys to one side of a query, where nothing limits them."""
+
+
+def attention(implementation: Implementation, inputs: Inputs, **pairs: Any) -> Expected:
+    """The output, b h t e. A pair (values, errors) takes the place of an argument of that name."""
+    options = options_of(implementation, inputs)
+    right = expected(
+        attention_definition.attention(options),
+        parameters(implementation, inputs),
+        {**arrays(inputs), **pairs},
+        implementation.contract,
+    )
+    if not options.hides:
+        return right
+    return _empty_rows(implementation, right, empty(implementation, inputs)[..., None])
+
+
+def log_sum_exp(implementation: Implementation, inputs: Inputs) -> Expected:
+    """The natural logarithm of the sum of each row's exponentials, b h t, float32 or wider."""
+    options = options_of(implementation, inputs)
+    given = {name: a for name, a in arrays(inputs).items() if name != "v"}
+    right = expected(
+        attention_definition.log_sum_exp(options),
+        parameters(implementation, inputs, value_size=False),
+        given,
+        implementation.contract,
+    )
+    if options.hides and implementation.conventions["attention.empty_row"] != "zero":
+        hidden = empty(implementation, inputs)
+        return replace(right, allowance=np.where(hidden, np.inf, right.allowance))
+    return right
+
+
+def gradients(
+    implementation: Implementation, inputs: Inputs, upstream: Array
+) -> dict[str, Expected]:
+    """Gradients of sum(upstream * output), each of its argument's shape."""
+    options = options_of(implementation, inputs)
+    names = ("q", "k", "v", *(("bias",) if options.bias else ()))
+    right = expected_gradients(
+        attention_definition.attention(options),
+        names,
+        parameters(implementation, inputs),
+        {**arrays(inputs), "upstream": upstream},
+        implementation.contract,
+    )
+    found = {n: r.reshaped(inputs.arrays[n].shape) for n, r in zip(names, right, strict=True)}
+    followed = implementation.conventions["attention.empty_row"]
+    if followed != "zero" and options.hides and empty(implementation, inputs).any():
+        # what comes out of a row that is not defined goes into every sum over rows
+        return {
+            n: replace(r, allowance=np.full_like(r.allowance, np.inf)) for n, r in found.items()
+        }
+    return found
+
+
+def visible(implementation: Implementation, inputs: Inputs) -> Array:
+    """Whether query i sees key j: bool, b h t s."""
+    options = options_of(implementation, inputs)
+    given = {n: a for n, a in arrays(inputs).items() if n in ("mask", "bias")}
+    definition = attention_definition.visible(options)
+    seen = value_of(definition, parameters(implementation, inputs, value_size=False), given)
+    result: Array = seen != 0.0
+    return result
+
+
+def empty(implementation: Implementation, inputs: Inputs) -> Array:
+    """Whether a row sees no key at all: bool, b h t."""
+    result: Array = ~visible(implementation, inputs).any(axis=-1)
+    return result
+
+
+def upstream_of(inputs: Inputs, shape: tuple[int, ...], purpose: str = "upstream") -> Array:
+    """A drawn gradient of the output, in the dtype of the call: random signs, sizes of 2^-3 to
+    2^3, now and then a large mean."""
+    rng = generator(inputs, purpose)
+    values: Any = rng.standard_normal(shape) * 2.0 ** int(rng.integers(-3, 4))
+    if rng.random() < 0.2:
+        values = values + 4.0
+    return snapped(values, inputs.dtype)
+
+
+# -- a call as the definition takes it -----------------------------------------------------------
+
+
+def options_of(implementation: Implementation, inputs: Inputs) -> Options:
+    """Which definition of attention a call asks for."""
+    given, heads = inputs.options, inputs.arrays["q"].shape[1]
+    return Options(
+        mask="mask" in inputs.arrays,
+        bias="bias" in inputs.arrays,
+        softcap=given.get("softcap") is not None,
+        ranges=bool(given.get("causal")) or given.get("window") is not None,
+        head_order=_order(implementation, heads, inputs.arrays["k"].shape[1]),
+        scaling=implementation.contract.scaling,
+    )
+
+
+def _order(implementation: Implementation, heads: int, groups: int) -> str:
+    # both orders are the same where every head has its own, and where all share one
+    return "grouped" if groups in (1, heads) else implementation.conventions["gqa.head_order"]
+
+
+def parameters(
+    implementation: Implementation, inputs: Inputs, *, value_size: bool = True
+) -> dict[str, Any]:
+    """Sizes, scale and the rest, by the definition's names."""
+    (b, h, t, d), (_, g, s, e) = inputs.arrays["q"].shape, inputs.arrays["v"].shape
+    options = options_of(implementation, inputs)
+    found: dict[str, Any] = {"batch": b, "heads": h, "groups": g, "t": t, "s": s, "d": d}
+    if value_size:
+        found["e"] = e
+    given = inputs.options
+    scale = given.get("scale")
+    found["scale"] = float(d**-0.5 if scale is None else scale)
+    if options.softcap:
+        found["cap"] = float(given["softcap"])
+    if options.ranges:
+        found.update(zip(("offset", "left", "right"), _range(implementation, inputs), strict=True))
+    if options.bias:
+        sizes = _four(inputs.arrays["bias"].shape)
+        found.update(zip(("bias_b", "bias_h", "bias_t", "bias_s"), sizes, strict=True))
+    return found
+
+
+def _range(implementation: Implementation, inputs: Inputs) -> tuple[int, int, int]:
+    """Where query 0 stands, and how far queries see to the left and to the right."""
+    followed, given = implementation.conventions, inputs.options
+    t, s = inputs.arrays["q"].shape[2], inputs.arrays["k"].shape[2]
+    offset = s - t if followed["attention.causal_alignment"] == "bottom-right" else 0
+    causal, window = bool(given.get("causal")), given.get("window")
+    right = 0 if causal else EVERYTHING
+    if window is None:
+        return offset, EVERYTHING, right
+    back = window if followed["attention.window"] == "radius" else window - 1
+    return offset, back, 0 if causal else back
+
+
+def _four(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (1,) * (4 - len(shape)) + tuple(shape)
+
+
+def arrays(inputs: Inputs) -> dict[str, Array]:
+    """The call's arrays, of the definition's shapes."""
+    given = inputs.arrays
+    found = {name: given[name] for name in "qkv"}
+    if "mask" in given:
+        full = (*given["q"].shape[:3], given["k"].shape[2])
+        found["mask"] = np.broadcast_to(given["mask"], full).astype(np.int8)
+    if "bias" in given:
+        found["bias"] = given["bias"].reshape(_four(given["bias"].shape))
+    return found
+
+
+def _empty_rows(implementation: Implementation, right: Expected, hidden: Array) -> Expected:
+    """What the target's convention makes of rows without keys."""
+    followed = implementation.conventions["attention.empty_row"]
+    if followed == "zero" or not hidden.any():
+        return right
+    if followed == "nan":
+        value = np.where(hidden, np.nan, right.value)
+        return replace(right, value=value, allowance=np.where(hidden, 0.0, right.allowance))
+    return replace(right, allowance=np.where(hidden, np.inf, right.allowance))
