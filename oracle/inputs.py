@@ -19,6 +19,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from attnspec.oracle.attention_families import ATTENTION
 from attnspec.oracle.family import LAYOUTS, Draw, Family, Scope
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.rope_inputs import ROPE
@@ -35,7 +36,7 @@ __all__ = [
     "strategy",
 ]
 
-FAMILIES: Mapping[str, Family] = {family.name: family for family in (*SOFTMAX, *ROPE)}
+FAMILIES: Mapping[str, Family] = {f.name: f for f in (*SOFTMAX, *ROPE, *ATTENTION)}
 """Name to family. Laws refer to the names."""
 
 SEEDS = 2**31
@@ -64,7 +65,8 @@ def strategy(family: str, scope: Scope) -> SearchStrategy[Inputs]:
         raise ValueError(
             f"the family {family!r} draws calls of {found.component}, not of {scope.component}"
         )
-    key = (family, scope.dtype, scope.accepts, _frozen(scope.limits), scope.index_dtype)
+    followed = tuple(sorted(scope.conventions.items()))
+    key = (family, scope.dtype, scope.accepts, _frozen(scope.limits), followed, scope.index_dtype)
     if key not in _BUILT:
         _BUILT[key] = _strategy(found, scope)
     return _BUILT[key]
