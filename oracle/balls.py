@@ -57,6 +57,14 @@ def _compare(certain: Any, opposite: Any) -> Closure:
     return lambda a, b: ufunc(a, b).astype(bool)
 
 
+def _larger(a: Any, b: Any) -> Any:
+    """The larger of two balls; Arb's own maximum knows nothing once one is minus infinity."""
+    for one, other in ((a, b), (b, a)):
+        if not one.is_finite() and one < 0:
+            return other
+    return a.max(b)
+
+
 _WHOLE_TO_BALL = np.frompyfunc(lambda value: flint.arb(int(value)), 1, 1)
 
 
@@ -102,7 +110,7 @@ class Balls:
         return np.abs
 
     def max(self, op: Op, plan: Plan) -> Closure:
-        return _each(lambda a, b: a.max(b), 2)
+        return _each(_larger, 2)
 
     def min(self, op: Op, plan: Plan) -> Closure:
         return _each(lambda a, b: a.min(b), 2)
@@ -157,7 +165,7 @@ class Balls:
 
     def amax(self, op: Op, plan: Plan) -> Closure:
         """Reduced by hand, since numpy's maximum of objects would have to decide between balls."""
-        largest = np.frompyfunc(lambda a, b: a.max(b), 2, 1)
+        largest = np.frompyfunc(_larger, 2, 1)
 
         def function(a: Array) -> Array:
             for axis in op.extra:

@@ -120,9 +120,17 @@ def _expected(
     with precision():
         balls = _several(tape, planned(tape, BALLS, key)(exact))
         found = []
-        for (_, allowance), ball in zip(pairs, balls, strict=True):
+        for (value, allowance), ball in zip(pairs, balls, strict=True):
             high, low = midpoints(ball)
-            found.append(Expected(high, allowance, low))
+            # logits of which not even the balls know the exponential
+            lost = ~np.isfinite(high) & np.isfinite(value)
+            found.append(
+                Expected(
+                    np.where(lost, value, high),
+                    np.where(lost, 2.0 * allowance, allowance),
+                    np.where(lost, 0.0, low),
+                )
+            )
     return tuple(found)
 
 
