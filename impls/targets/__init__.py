@@ -20,6 +20,10 @@ TARGETS: Mapping[str, str] = {
     "torch.total_window": "attnspec.impls.targets.torch_total_window",
     "torch.tiled_heads": "attnspec.impls.targets.torch_tiled_heads",
     "torch.nan_rows": "attnspec.impls.targets.torch_nan_rows",
+    "torch.sdpa": "attnspec.impls.targets.torch_sdpa",
+    "torch.sdpa_flash": "attnspec.impls.targets.torch_sdpa_flash",
+    "torch.sdpa_flash_lse": "attnspec.impls.targets.torch_sdpa_flash_lse",
+    "torch.sdpa_math": "attnspec.impls.targets.torch_sdpa_math",
     "torch.functional": "attnspec.impls.targets.torch_functional",
     "transformers.half": "attnspec.impls.targets.transformers_half",
     "transformers.interleaved": "attnspec.impls.targets.transformers_interleaved",
@@ -35,6 +39,7 @@ TARGETS: Mapping[str, str] = {
 
 KNOWN_TO_FAIL: Mapping[str, str] = {
     "rotary-embedding-torch.offset": "positions are rounded to the dtype of x",
+    "torch.sdpa_flash_lse": "the log-sum-exp of a row that sees no key is 0",
     "mlx.default": "rows in half precision are summed in half precision",
 }
 """Targets with a defect of their library, each a row of BUGS.md. A run over all targets expects
