@@ -67,13 +67,34 @@ class Head:
         return 1 - sp.tanh(self.product / _cap) ** 2 if self.softcap else sp.S.One
 
     @property
+    def score(self) -> sp.Expr:
+        """S_ij: what softmax is taken of."""
+        product = _cap * sp.tanh(self.product / _cap) if self.softcap else self.product
+        return product + _bias[_b, self.query, _i, _j]
+
+    @property
+    def largest(self) -> sp.Expr:
+        """The largest score of a row."""
+        return Maximum(self.score, (_j, 0, _keys - 1))
+
+    @property
+    def numerator(self) -> sp.Expr:
+        """The exponential of a shifted score, where the key is seen."""
+        return _seen[_b, self.query, _i, _j] * sp.exp(self.score - self.largest)
+
+    @property
+    def total(self) -> sp.Expr:
+        return sp.Sum(self.numerator, (_j, 0, _keys - 1))
+
+    @property
     def weight(self) -> sp.Expr:
         """P_ij: softmax over the keys that are seen."""
-        product = _cap * sp.tanh(self.product / _cap) if self.softcap else self.product
-        score = product + _bias[_b, self.query, _i, _j]
-        shifted = sp.exp(score - Maximum(score, (_j, 0, _keys - 1)))
-        numerator = _seen[_b, self.query, _i, _j] * shifted
-        return numerator / sp.Sum(numerator, (_j, 0, _keys - 1))
+        return self.numerator / self.total
+
+    @property
+    def log_sum_exp(self) -> sp.Expr:
+        """The logarithm of the sum of the exponentials of a row."""
+        return self.largest + sp.log(self.total)
 
     @property
     def upstream(self) -> sp.Expr:
@@ -127,9 +148,6 @@ class Head:
         return sp.Sum(self.weight * self.upstream, (_i, 0, _queries - 1))
 
 
-HEAD_ORDERS = ("grouped", "tiled")
-
-
 def by_heads(order: str = "grouped", *, softcap: bool = False) -> Head:
     """Head h, and the key head that it reads: h / members, or h modulo groups."""
     key = sp.floor(_h / _members) if order == "grouped" else sp.Mod(_h, _groups)
@@ -140,6 +158,16 @@ def by_groups(order: str = "grouped", *, softcap: bool = False) -> Head:
     """The same heads counted as t-th member of key head g."""
     query = _g * _members + _t if order == "grouped" else _t * _groups + _g
     return Head(query, _g, softcap)
+
+
+def over_heads(summand: sp.Expr) -> sp.Expr:
+    """A sum over heads and batch entries."""
+    return sp.Sum(summand, (_h, 0, _groups * _members - 1), (_b, 0, _batch - 1))
+
+
+def over_groups(summand: sp.Expr) -> sp.Expr:
+    """The same sum, heads counted by groups."""
+    return sp.Sum(summand, (_t, 0, _members - 1), (_g, 0, _groups - 1), (_b, 0, _batch - 1))
 
 
 def attention(of: str, order: str = "grouped", *, softcap: bool = False) -> Definition:

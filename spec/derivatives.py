@@ -53,7 +53,8 @@ def places(definition: Definition) -> dict[sp.Symbol, sp.Symbol]:
 
 def ranges(definition: Definition) -> Mapping[sp.Symbol, sp.Expr]:
     """The sizes in which those indices are."""
-    return {at: size for at, (_, size) in zip(places(definition).values(), definition.axes)}
+    sizes = (size for _, size in definition.axes)
+    return dict(zip(places(definition).values(), sizes, strict=True))
 
 
 def entry_of(definition: Definition, scores: sp.IndexedBase) -> sp.Expr:
