@@ -8,20 +8,25 @@ from __future__ import annotations
 from attnspec.spec import (
     attention,
     attention_causal,
+    attention_gradient_sums,
+    attention_gradients,
     attention_masks,
     attention_reach,
     attention_scaling,
     attention_scores,
     attention_temperature,
+    gqa_gradients,
     rope,
     rope_decay,
     rope_frequencies,
+    rope_gradients,
     rope_layouts,
     rope_pairs,
     rope_partial,
     rope_reach,
     rope_scores,
     softmax,
+    softmax_gradients,
     softmax_saturation,
     softmax_scaling,
 )
@@ -39,6 +44,11 @@ CLAIMS: tuple[Claim, ...] = (
     + rope_reach.CLAIMS
     + rope_decay.CLAIMS
     + rope_partial.CLAIMS
+    + softmax_gradients.CLAIMS
+    + attention_gradients.CLAIMS
+    + attention_gradient_sums.CLAIMS
+    + gqa_gradients.CLAIMS
+    + rope_gradients.CLAIMS
     + attention.CLAIMS
     + attention_scores.CLAIMS
     + attention_reach.CLAIMS

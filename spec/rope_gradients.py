@@ -1,0 +1,150 @@
+"""The gradients of RoPE: of the vectors that turn, and of the tables by which they do.
+
+Source: our own derivation; the documents have the rotation and no gradient. One pair of channels
+is looked at, as two arrays, for any pair i: an output that read another channel would be NaN.
+"""
+
+from __future__ import annotations
+
+import sympy as sp
+
+from attnspec.spec.claim import Claim, Source, Step
+from attnspec.spec.closed_gradients import GRADIENTS, channel
+from attnspec.spec.definition import Definition, unmarked
+from attnspec.spec.derivatives import derivative
+from attnspec.spec.normal import normal
+from attnspec.spec.rope_definition import DIRECTIONS, LAYOUTS, rope, rope_apply
+from attnspec.spec.symbols import i
+
+_half = i + 1 + sp.Symbol("e", integer=True, nonnegative=True)
+"""Half the number of channels that turn: any that is above i, so that there is a pair i."""
+_x, _u, _tables = (
+    tuple(sp.IndexedBase(name, real=True) for name in names)
+    for names in (("x0", "x1"), ("u0", "u1"), ("cos", "sin"))
+)
+_axes = rope_apply("half", "forward").axes[:3]
+_row = tuple(axis for axis, _ in _axes)
+"""Batch entry, head and position."""
+_entry = tuple(sp.Symbol(f"{axis}_0", integer=True, nonnegative=True) for axis in _row)
+_RANGES = dict(zip(_entry, (size for _, size in _axes), strict=True))
+
+
+def _of_pair(node: sp.Indexed, layout: str) -> sp.Expr:
+    """An entry of the first channel of x as one of x0, and entry i of a table without the i."""
+    name, (*place, at) = str(node.base.label), node.indices
+    if name in ("cos", "sin"):
+        return _tables[name == "sin"][place] if at == i else sp.nan
+    both = [channel(layout, i, p, 2 * _half) for p in (sp.S.Zero, sp.S.One)]
+    arrays = _u if name == "upstream" else _x
+    return arrays[both.index(at)][place] if at in both else sp.nan
+
+
+def _by_pair(expression: sp.Expr, size: sp.Symbol, layout: str) -> sp.Expr:
+    """An expression in channels of pair i as one in the pair's two arrays; `size` channels turn."""
+    return expression.subs(size, 2 * _half).replace(
+        lambda node: isinstance(node, sp.Indexed) and str(node.base.label) != "positions",
+        lambda node: _of_pair(node, layout),
+    )
+
+
+def _turned(definition: Definition, layout: str) -> tuple[sp.Expr, sp.Expr]:
+    """Both channels of pair i of the result."""
+    partial = definition.name.startswith("rope.")
+    expression = unmarked(definition.expression)
+    size = definition.parameters[4 if partial else 3]
+    if partial:
+        expression = expression.args[0].expr
+    first, second = (
+        _by_pair(expression.subs(definition.axes[3][0], channel(layout, i, p, size)), size, layout)
+        for p in (sp.S.Zero, sp.S.One)
+    )
+    return first, second
+
+
+def _loss(definition: Definition, layout: str) -> sp.Expr:
+    """The sum of upstream times the result over the channels of pair i, everywhere."""
+    first, second = _turned(definition, layout)
+    terms = _u[0][_row] * first + _u[1][_row] * second
+    return sp.Sum(terms, *((axis, 0, size - 1) for axis, size in _axes))
+
+
+def _vectors() -> tuple[Step, ...]:
+    steps = []
+    for definition, layout in [
+        (make(layout, direction), layout)
+        for make in (rope, rope_apply)
+        for layout in LAYOUTS
+        for direction in DIRECTIONS
+    ]:
+        closed = _turned(GRADIENTS[f"{definition.name}.x"], layout)
+        total = _loss(definition, layout)
+        here = dict(zip(_row, _entry, strict=True))
+        steps += [
+            Step(
+                f"{definition.name}: the gradient of the {name} channel of a pair is that of "
+                "upstream, turned by the opposite angle",
+                normal(formula.xreplace(here) - derivative(total, array[_entry]), _RANGES),
+            )
+            for name, formula, array in zip(("first", "second"), closed, _x, strict=True)
+        ]
+    for layout in LAYOUTS:
+        definition = rope(layout, "forward")
+        closed = GRADIENTS[f"{definition.name}.x"]
+        (kept, _), (gradient, _) = (unmarked(d.expression).args[1] for d in (definition, closed))
+        where = tuple(axis for axis, _ in closed.axes)
+        steps.append(
+            Step(
+                f"{layout}: a channel that is kept has upstream for its gradient",
+                gradient - sp.diff(closed.arrays[0][where] * kept, definition.arrays[0][where]),
+            )
+        )
+    return tuple(steps)
+
+
+def _of_tables() -> tuple[Step, ...]:
+    steps = []
+    here = dict(zip(_row, _entry, strict=True))
+    for layout in LAYOUTS:
+        for direction in DIRECTIONS:
+            definition = rope_apply(layout, direction)
+            total = _loss(definition, layout)
+            for name, array in zip(("cos", "sin"), _tables, strict=True):
+                closed = GRADIENTS[f"{definition.name}.{name}"]
+                pairs, heads = closed.expression.limits
+                terms = sum(closed.expression.function.subs(pairs[0], p) for p in (0, 1))
+                formula = _by_pair(sp.Sum(terms, heads), closed.parameters[3], layout)
+                found = derivative(total, array[_entry[0], _entry[2]])
+                kept = {axis: at for axis, at in here.items() if axis != heads[0]}
+                steps.append(
+                    Step(
+                        f"{definition.name}: the gradient of {name}, summed over the heads",
+                        normal(formula.xreplace(kept) - found, _RANGES),
+                    )
+                )
+    return tuple(steps)
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="rope.gradient_is_opposite_rotation",
+        number="",
+        statement="The gradient of RoPE is RoPE of upstream in the opposite direction; channels "
+        "that are kept pass it on.",
+        latex=r"dx_0=u_0\cos+u_1\sin,\quad dx_1=u_1\cos-u_0\sin",
+        source=Source("004", "3.5 2D Rotation", "Turns a pair of channels by an angle."),
+        verdict="holds",
+        form="symbolic",
+        derivation=_vectors,
+    ),
+    Claim(
+        id="rope_apply.gradient_of_tables",
+        number="",
+        statement="The gradients of a table's cosine and sine are sums over the heads of the inner "
+        "and the cross product of the pair and upstream.",
+        latex=r"d\cos=\sum_h(u_0x_0+u_1x_1),\quad d\sin=\pm\sum_h(u_1x_0-u_0x_1)",
+        source=Source("004", "3.5 Implementation", "A vector of the turned channels, pairwise."),
+        verdict="holds",
+        form="symbolic",
+        derivation=_of_tables,
+    ),
+)
