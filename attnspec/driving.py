@@ -29,6 +29,8 @@ from attnspec.usage import UsageError
 EXAMPLES = {"smoke": 20, "full": 150, "deep": 1000}
 """Drawn calls for each law, by tier."""
 DEEP = "deep"
+ABOUT_MEMORY = (".inputs_unchanged", ".gradient_leaves_output")
+"""Laws that look at the memory of what was handed over."""
 
 
 @dataclass(frozen=True)
@@ -169,10 +171,13 @@ def _failed(
 ) -> Outcome:
     first, seen = swept.failures[0]
     repeatable = judged(law, subject, first).kind == seen.kind
+    before = subject.made
     judgement = judged(law, subject, simple)
+    further = subject.made > before + 1
     written = _written(law, subject)
+    upstream = subject.upstream(simple)
     if judgement.kind != seen.kind:
-        repeatable, simple, judgement, written = False, first, seen, ""
+        repeatable, simple, judgement, written, upstream = False, first, seen, "", None
     explained = _explained(law, subject, swept, judgement) if repeatable else ()
     command = repeat_command(
         subject.loaded.given,
@@ -192,6 +197,8 @@ def _failed(
         command,
         arrays=arrays,
         repeatable=repeatable,
+        further=further,
+        upstream=upstream,
         written=written,
         common=in_common([inputs for inputs, _ in swept.failures], swept.passes),
     )
@@ -201,13 +208,13 @@ def _failed(
         reason=reason if repeatable else f"not repeatable; {reason}",
         text=text,
         diagnosis=tuple(e.id for e in explained),
-        case=literal(simple, arrays=arrays),
+        case=literal(simple, arrays=arrays, upstream=upstream),
     )
 
 
 def _written(law: Law, subject: Subject) -> str:
     """What the law's latest call did to its inputs, if the law is about them."""
-    return subject.written() if law.id.endswith(".inputs_unchanged") else ""
+    return subject.written() if law.id.endswith(ABOUT_MEMORY) else ""
 
 
 def _explained(

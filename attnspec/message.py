@@ -9,15 +9,10 @@ from attnspec.diagnosis import Explanation
 from attnspec.judging import Judgement
 from attnspec.oracle.comparison import Comparison, Verdict, errors
 from attnspec.oracle.law import Inputs, Law
-from attnspec.oracle.literal import literal
+from attnspec.oracle.literal import Upstream, literal
 
 NAMED = 3
 """Explanations that a message spells out."""
-FURTHER = (
-    "shift_invariance", "group_law", "linearity", "no_memory", "relative_displacement",
-    "own_angles", "repeatable", "views_equal_copies", "any_axis",
-)  # fmt: skip
-"""Laws whose failure may lie in another call than the one that is printed."""
 NOT_REPEATABLE = (
     "not repeatable: the same call gave different results when it was made again, so what is "
     "printed here is one of several results"
@@ -33,20 +28,23 @@ def failure_text(
     *,
     arrays: str = "torch",
     repeatable: bool = True,
+    further: bool = False,
+    upstream: Upstream | None = None,
     written: str = "",
     common: str = "",
 ) -> str:
     """The whole message: law, call, worst element, likely mistake, meaning, command.
 
-    `arrays` is what the target takes: the call is written for it. `written` tells in words what
-    became of the inputs, `common` what the failing calls share.
+    `arrays` is what the target takes: the call is written for it, and for its gradients where
+    there is an `upstream`. `further` says that the law made other calls too; `written` tells in
+    words what became of the inputs, `common` what the failing calls share.
     """
     parts = [
         f"{law.id}: {law.says}",
         f"Call ({inputs.dtype}, memory layout {inputs.layout}):\n"
-        + _indented(literal(inputs, arrays=arrays)),
+        + _indented(literal(inputs, arrays=arrays, upstream=upstream)),
     ]
-    if law.id.rpartition(".")[2] in FURTHER:
+    if further:
         parts.append(f"The law makes further calls from this one: {law.says}.")
     parts.append(f"Changed: {written}" if written else _what_happened(judgement))
     if not repeatable:

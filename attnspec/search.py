@@ -39,6 +39,8 @@ SHRINKING_SECONDS = 10.0
 """For display only: after this, only calls known to fail count as failing."""
 LOWERINGS = 6
 """Steps down the tables after Hypothesis has shrunk."""
+SIMPLIFYING = 8
+"""Calls in search of simpler numbers, for each array."""
 HIGHEST_TARGET = 1e3
 """Ratios beyond it guide the search no further."""
 
@@ -167,7 +169,7 @@ def simplest(
             return fails(inputs)
         return False
 
-    return simplified(found, still_fails)
+    return simplified(found, still_fails, SIMPLIFYING * max(2, len(found.arrays)))
 
 
 def _aim(ratio: float | None) -> None:

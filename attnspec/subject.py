@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import copy
-import os
-import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,13 +17,13 @@ from attnspec.handing import Handed
 from attnspec.loading import Loaded, backward_name
 from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.law import Breach, Inputs, Record
+from attnspec.oracle.literal import Upstream
 from attnspec.oracle.precision import Contract
 from attnspec.oracle.shapes import legal_sizes
+from attnspec.raising import one_line, raised
 from attnspec.signature import signature
 
 Array = np.ndarray[Any, Any]
-
-_OURS = str(Path(__file__).parent) + os.sep
 
 
 @dataclass
@@ -75,6 +72,8 @@ class Subject:
         }  # fmt: skip
         self._crossing = crossing(loaded.declaration.arrays)
         self._latest: list[Handed] | None = None
+        self._upstream: Upstream | None = None
+        self.siblings: dict[str, Subject | None] = {}
 
     def accepts(self, option: str) -> bool:
         """Whether the function takes this keyword."""
@@ -120,8 +119,9 @@ class Subject:
         tensors = self._handed(inputs, layout)
         above = self._placed("upstream", upstream, self.dtype, upstream_layout)
         self._latest = [*tensors, above]
-        arguments = [t for t in tensors if t.name in self.row.differentiable]
         own = self.functions.get(backward_name(self.component))
+        self._upstream = Upstream(upstream, upstream_layout, own_backward=own is not None)
+        arguments = [t for t in tensors if t.name in self.row.differentiable]
         if own is not None:
             grads = self._from_backward(own, inputs, tensors, above)
             given = gradients.unpacked(grads, [t.name for t in arguments])
@@ -139,7 +139,7 @@ class Subject:
         for option in results.choosing(self.row, inputs):
             # the gradient is that of the first result, whatever else is returned
             del options[option]
-        return self._guarded(own, [above.given, *arguments], options, "in its backward pass")
+        return self._guarded(own, [above.given, *arguments], options, backward=True)
 
     def _from_autograd(
         self, inputs: Inputs, tensors: list[Handed], above: Handed
@@ -156,7 +156,7 @@ class Subject:
         self._crossing.take(output, dues[0])
         passed = [output, list(leaves.values()), above.given]
         grads: tuple[Any, ...] = self._guarded(
-            gradients.differentiated, passed, {}, "in its backward pass"
+            gradients.differentiated, passed, {}, backward=True, counted=False
         )
         return grads
 
@@ -166,7 +166,7 @@ class Subject:
 
     def _result(self, inputs: Inputs, layout: str | None) -> Any:
         tensors = self._handed(inputs, layout)
-        self._latest = tensors
+        self._latest, self._upstream = tensors, None
         arguments, options = self._passed(inputs, {t.name: t.given for t in tensors})
         return self._guarded(self.function, arguments, options)
 
@@ -177,11 +177,11 @@ class Subject:
 
     def _guarded(
         self, function: Callable[..., Any], arguments: list[Any], options: dict[str, Any],
-        where: str = "",
+        *, backward: bool = False, counted: bool = True,
     ) -> Any:  # fmt: skip
         """What a function of the target returns, once the device is done. Raises Breach for an
-        exception."""
-        self.tally.calls += 1
+        exception. Autograd's way back is `counted` with the call that it goes back through."""
+        self.tally.calls += counted
         try:
             with warnings.catch_warnings():
                 # warnings are errors for the suite's code and tests, not inside a target
@@ -191,12 +191,13 @@ class Subject:
         except Breach:
             raise
         except (Exception, SystemExit) as error:
-            if where and gradients.refused(error):
-                raise Breach("gradient", f"gives no gradient: {_one_line(error)}") from error
+            if backward and gradients.refused(error):
+                raise Breach("gradient", f"gives no gradient: {one_line(error)}") from error
             if isinstance(error, NotImplementedError):
-                raise Breach("declined", f"NotImplementedError: {_one_line(error)}") from error
-            raise Breach("raises", self._raised(error, where)) from error
-        self.tally.answered += 1
+                raise Breach("declined", f"NotImplementedError: {one_line(error)}") from error
+            way = " in its backward pass" if backward else ""
+            raise Breach("raises", raised(error, self.function, way)) from error
+        self.tally.answered += counted
         return result
 
     def memory(self) -> Record:
@@ -211,13 +212,31 @@ class Subject:
         left everything as it was."""
         return handing.written(self._latest or ())
 
+    def upstream(self, inputs: Inputs) -> Upstream | None:
+        """The gradient of the result that was handed over in the latest call, if that was for
+        gradients of this very call."""
+        values = [t.values for t in self._latest or () if t.name in inputs.arrays]
+        mine = [inputs.arrays[name] for name in self._stored if name in inputs.arrays]
+        same = len(values) == len(mine) and all(map(np.array_equal, values, mine))
+        return self._upstream if same else None
+
     def sibling(self, component: str) -> Subject | None:
         """The same target's function `component`, or None where there is none to call."""
+        if component not in self.siblings:
+            self.siblings[component] = self._sibling(component)
+        return self.siblings[component]
+
+    def _sibling(self, component: str) -> Subject | None:
         if component not in self.functions or component not in COMPONENTS:
             return None
         other = Subject(self.loaded, component, self.dtype, self.device, self.functions)
         other.contract, other.conventions = self.contract, self.conventions
         return None if other.signature.problem else other
+
+    @property
+    def made(self) -> int:
+        """Calls so far, of siblings too."""
+        return self.tally.calls + sum(s.tally.calls for s in self.siblings.values() if s)
 
     def with_contract(self, contract: Contract) -> Subject:
         """The same function, judged under another precision contract."""
@@ -233,7 +252,7 @@ class Subject:
 
     def _copied(self) -> Subject:
         other = copy.copy(self)
-        other.tally = Tally()
+        other.tally, other.siblings = Tally(), {}
         return other
 
     def _handed(self, inputs: Inputs, layout: str | None) -> list[Handed]:
@@ -249,33 +268,3 @@ class Subject:
         return handing.handed(
             name, values, dtype, layout, crossing=self._crossing, device=self.device
         )
-
-    def _raised(self, error: BaseException, where: str) -> str:
-        text = f"raised {type(error).__name__}{' ' * bool(where)}{where}: {_one_line(error)}"
-        code = getattr(self.function, "__code__", None)
-        place = location(error, code.co_filename if code else "")
-        return f"{text} ({place})" if place else text
-
-
-def location(error: BaseException, file: str = "") -> str:
-    """Where in the target's code an exception came from: the deepest frame in `file`, or else
-    the outermost one that isn't the suite's, nor an installed library's if there is another.
-    Empty where there is none."""
-    frames = traceback.extract_tb(error.__traceback__)
-    inside = [f for f in frames if file and f.filename == file]
-    foreign = [f for f in frames if not _ours(f.filename)]
-    if not inside and not foreign:
-        return ""
-    written_here = [f for f in foreign if "-packages" not in f.filename]
-    frame = inside[-1] if inside else (written_here or foreign)[0]
-    name = Path(frame.filename).name
-    return f"{name}, line {frame.lineno}, in {frame.name}: {frame.line or '?'}"
-
-
-def _ours(filename: str) -> bool:
-    # built-in targets and faults lie inside our folder, but they are judged like any other
-    return filename.startswith(_OURS) and not filename.startswith(_OURS + "impls")
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]

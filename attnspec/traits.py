@@ -6,11 +6,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.law import Inputs
+from attnspec.search import chosen
+
+Array = np.ndarray[Any, Any]
 
 FEWEST = 3
 """Fewer failing calls, or passing ones, have too much in common by chance."""
+SIDE_BY_SIDE = {
+    ("t", "s"): ("queries", "keys"),
+    ("g", "h"): ("key heads", "query heads"),
+    ("e", "d"): ("channels of values", "channels of keys"),
+}
+"""Axes whose sizes are compared, and what they are called."""
 NAMED = 3
 """Features that a message names."""
 
@@ -55,21 +66,23 @@ def _features(inputs: Inputs) -> Iterator[tuple[str, Any]]:
         kind, _, way = places.partition(": ")
         yield kind, way
     component = COMPONENTS[inputs.component]
+    given = chosen(inputs)
     for option in component.options:
-        yield f"option {option}", "given" if option in inputs.options else "left out"
+        yield f"option {option}", "given" if option in given else "left out"
     for option, value in inputs.options.items():
         yield f"{option} =", value
-    for name, letters in component.arguments.items():
-        shape = inputs.arrays[name].shape
-        yield f"axes of {name}:", len(shape)
-        axes = letters.split()
-        named = (
-            axes
-            if "..." not in axes and len(axes) == len(shape)
-            else [f"axis {i}" for i in range(len(shape))]
-        )
-        for axis, length in zip(named, shape, strict=True):
-            yield f"size of {axis} of {name}", int(length)
+    sizes = _sizes(inputs)
+    by_axis = {axis: size for (_, axis), size in reversed(sizes.items())}
+    for (one, other), (what, than) in SIDE_BY_SIDE.items():
+        if one in by_axis and other in by_axis:
+            yield f"{what}:", _beside(by_axis[one], by_axis[other], than)
+    for name in component.arguments:
+        yield f"axes of {name}:", inputs.arrays[name].ndim
+    for (name, axis), size in sizes.items():
+        yield f"size of {axis} of {name}", size
+    for name in component.keywords:
+        if name in inputs.arrays:
+            yield from _of_keyword(name, inputs.arrays[name])
     first = inputs.arrays[component.first].shape
     dim = inputs.options.get("dim", -1)
     if "dim" in component.options and first:
@@ -77,3 +90,34 @@ def _features(inputs: Inputs) -> Iterator[tuple[str, Any]]:
     width = inputs.options.get("rotary_dim")
     if "rotary_dim" in component.options:
         yield "rotary_dim below d:", "yes" if width is not None and width < first[-1] else "no"
+
+
+def _sizes(inputs: Inputs) -> dict[tuple[str, str], int]:
+    """(argument, axis) to the size; axes go by their letters, or else by their places."""
+    found = {}
+    for name, letters in COMPONENTS[inputs.component].arguments.items():
+        shape, axes = inputs.arrays[name].shape, letters.split()
+        if "..." in axes or len(axes) != len(shape):
+            axes = [f"axis {i}" for i in range(len(shape))]
+        found |= {(name, axis): int(size) for axis, size in zip(axes, shape, strict=True)}
+    return found
+
+
+def _beside(one: int, other: int, than: str) -> str:
+    return (
+        f"as many as {than}"
+        if one == other
+        else f"{'fewer' if one < other else 'more'} than {than}"
+    )
+
+
+def _of_keyword(name: str, values: Array) -> Iterator[tuple[str, Any]]:
+    """Features of a mask or a bias."""
+    yield f"axes of {name}:", values.ndim
+    yield f"{name} is one row for all queries:", "yes" if _flat(values, -2) else "no"
+    hides = not values.all() if values.dtype.kind == "b" else bool(np.isneginf(values).any())
+    yield f"{name} hides:", "something" if hides else "nothing"
+
+
+def _flat(values: Array, axis: int) -> bool:
+    return values.ndim < -axis or values.shape[axis] == 1

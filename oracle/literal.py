@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,21 @@ _DIFFERENT = 8
 """Elements that may differ from the others in a larger one."""
 
 
-def literal(inputs: Inputs, function: str = "", arrays: str = "torch") -> str:
-    """Python text that makes the arguments and calls `function` (default: the component's name).
+@dataclass(frozen=True)
+class Upstream:
+    """The gradient of the result, where gradients of the call are meant."""
+
+    values: Array
+    layout: str = "contiguous"
+    own_backward: bool = False
+    """Whether the target has a backward pass of its own, instead of torch autograd."""
+
+
+def literal(
+    inputs: Inputs, function: str = "", arrays: str = "torch", upstream: Upstream | None = None
+) -> str:
+    """Python text that makes the arguments and calls `function` (default: the component's name),
+    or takes its gradients.
 
     `arrays` is what the target takes: `torch`, or `numpy`; anything else is written for NumPy. An
     array that is too long to write out stands as a comment with its shape, and then the call
@@ -32,14 +46,17 @@ def literal(inputs: Inputs, function: str = "", arrays: str = "torch") -> str:
     component = COMPONENTS[inputs.component]
     lines = [f"# {description(inputs)}"]
     body = []
-    for name in component.arguments:
-        values = inputs.arrays[name]
-        body += _assignment(name, values, inputs.dtype, torch=torch)
-        if values.dtype.kind == "f" and not body[-1].startswith("#"):
-            body += _laid_out(name, values, inputs.layout, torch=torch)
-    arguments = [*component.arguments]
+    keywords = [name for name in component.keywords if name in inputs.arrays]
+    for name in (*component.arguments, *keywords):
+        body += _placed(name, inputs.arrays[name], inputs.dtype, inputs.layout, torch=torch)
+    arguments = [*component.arguments, *(f"{name}={name}" for name in keywords)]
     arguments += [f"{name}={value!r}" for name, value in inputs.options.items()]
-    body.append(f"{function or inputs.component}({', '.join(arguments)})")
+    call = f"{function or inputs.component}({', '.join(arguments)})"
+    if upstream is None:
+        body.append(call)
+    else:
+        body += _placed("upstream", upstream.values, inputs.dtype, upstream.layout, torch=torch)
+        body += _gradients(inputs, call, own_backward=upstream.own_backward)
     text = "\n".join(body)
     if torch:
         lines.append("import torch")
@@ -51,8 +68,32 @@ def literal(inputs: Inputs, function: str = "", arrays: str = "torch") -> str:
     return "\n".join([*lines, text])
 
 
+def _gradients(inputs: Inputs, call: str, *, own_backward: bool) -> list[str]:
+    """Lines that take the gradients of a call."""
+    component = COMPONENTS[inputs.component]
+    function, _, rest = call.partition("(")
+    if own_backward:
+        return [f"{function}_backward(upstream, {rest}"]
+    names = [name for name in component.differentiable if name in inputs.arrays]
+    tensors = f"({', '.join(names)}{',' * (len(names) == 1)})"
+    results = ["output", *(also.name for also in component.also(inputs))]
+    return [
+        *(f"{name}.requires_grad_()" for name in names),
+        f"{', '.join(results)} = {call}",
+        f"torch.autograd.grad(output, {tensors}, upstream)",
+    ]
+
+
 def _has(word: str, text: str) -> bool:
     return re.search(rf"\b{word}\b", text) is not None
+
+
+def _placed(name: str, values: Array, dtype: str, layout: str, *, torch: bool) -> list[str]:
+    """Lines that set one argument, and lay it out."""
+    lines = _assignment(name, values, dtype, torch=torch)
+    if not lines[-1].startswith("#"):
+        lines += _laid_out(name, values, layout, torch=torch)
+    return lines
 
 
 def _assignment(name: str, values: Array, dtype: str, *, torch: bool) -> list[str]:
@@ -64,7 +105,12 @@ def _assignment(name: str, values: Array, dtype: str, *, torch: bool) -> list[st
     shape = tuple(int(size) for size in values.shape)
     if values.size == 0:
         return [f"{name} = {module}.zeros({shape}, {kind})"]
-    if not floating and values.ndim == 1 and values.size > 2 and (np.diff(values) == 1).all():
+    if (
+        values.dtype.kind in "iu"
+        and values.ndim == 1
+        and values.size > 2
+        and (np.diff(values) == 1).all()
+    ):
         return [f"{name} = {module}.arange({int(values[0])}, {int(values[-1]) + 1}, {kind})"]
     if values.size <= LONGEST:
         maker = "tensor" if torch else "array"
@@ -84,8 +130,10 @@ def _assignment(name: str, values: Array, dtype: str, *, torch: bool) -> list[st
 
 
 def _laid_out(name: str, values: Array, layout: str, *, torch: bool) -> list[str]:
-    """A line that moves a floating argument to where it lay, if that makes a difference."""
+    """A line that moves an argument to where it lay, if that makes a difference."""
     rows = values.ndim > 1
+    if not values.ndim:
+        return []
     if layout == "transposed" and rows:
         value = f"{name}.mT.contiguous().mT" if torch else f"{name}.mT.copy().mT"
     elif layout in ("row-step", "column-step") and (rows or layout == "column-step"):
@@ -93,7 +141,7 @@ def _laid_out(name: str, values: Array, layout: str, *, torch: bool) -> list[str
         step = "[..., ::2, :]" if layout == "row-step" else "[..., ::2]"
         double = f"{name}.repeat_interleave(2, {axis})" if torch else f"{name}.repeat(2, {axis})"
         value = f"{double}{step}"
-    elif layout == "expanded":
+    elif layout == "expanded" and (values == values[:1]).all():
         shape = tuple(int(size) for size in values.shape)
         first = f"{name}[:1]"
         value = f"{first}.expand({shape})" if torch else f"np.broadcast_to({first}, {shape})"
@@ -110,6 +158,8 @@ def _laid_out(name: str, values: Array, layout: str, *, torch: bool) -> list[str
 def _type_name(stored: str, *, torch: bool) -> str:
     if torch:
         return f"torch.{stored}"
+    if stored == "bool":
+        return stored
     return "ml_dtypes.bfloat16" if stored == "bfloat16" else f"np.{stored}"
 
 
@@ -122,8 +172,9 @@ def _nested(values: Array, stored: str) -> str:
 
 def _number(value: Any, stored: str) -> str:
     """The shortest decimal that is stored as this number."""
-    if np.asarray(value).dtype.kind in "iu":
-        return str(int(value))
+    kind = np.asarray(value).dtype.kind
+    if kind in "biu":
+        return str(bool(value) if kind == "b" else int(value))
     number = float(value)
     if math.isnan(number):
         return "nan"

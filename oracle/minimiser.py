@@ -3,7 +3,8 @@
 Hypothesis shrinks the structure of a call (shape, pattern, layout); its seed fills tensors with
 numbers that nobody can read. So the numbers are simplified here, deterministically and on a
 small budget of calls: contiguous memory, positions 0 to n-1, zeros nearly everywhere, ones,
-small integers. What is returned still fails, and is still a legal call.
+small integers. What is returned still fails, and is still a legal call: whatever is hidden from a
+row may be shown, and nothing else is hidden.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.precision import snapped
 
 Array = np.ndarray[Any, Any]
 Fails = Callable[[Inputs], bool]
 
+_HALVINGS = 2
+"""How often the hidden part of a mask is halved."""
 SIMPLIFIED = "simplified"
 """Pattern of a call whose numbers were changed here."""
 _RESERVED = 4
@@ -42,11 +46,14 @@ def simplified(
     for name in names:
         if inputs.arrays[name].dtype.kind in "iu":
             _simplify_positions(search, name)
+        elif inputs.arrays[name].dtype.kind == "b":
+            _simplify_mask(search, name)
     floating = [name for name in names if inputs.arrays[name].dtype.kind == "f"]
     if inputs.pattern.startswith("basis"):
         return search.best
     for name in floating:
-        _simplify_whole(search, name)
+        # minus infinity in a bias hides a key, as a mask does
+        _simplify_whole(search, name, infinite=name in COMPONENTS[inputs.component].keywords)
     for name in floating:
         _simplify_parts(search, name)
     for name in floating:
@@ -78,7 +85,8 @@ class _Search:
         before = self.best.arrays[name]
         if before.dtype.kind == "f":
             values = snapped(values, self.best.dtype)
-            if self.best.layout == "expanded" and len(values):
+            keyword = name in COMPONENTS[self.best.component].keywords
+            if self.best.layout == "expanded" and len(values) and not keyword:
                 values = np.broadcast_to(values[:1], values.shape).copy()
         else:
             values = values.astype(before.dtype)
@@ -109,8 +117,24 @@ def _simplify_positions(search: _Search, name: str) -> None:
             return
 
 
-def _simplify_whole(search: _Search, name: str) -> None:
-    """One trial each: nothing but zeros, ones, no minus infinity, the largest number alone."""
+def _simplify_mask(search: _Search, name: str) -> None:
+    """Everything visible, else as little hidden as can be found by halves."""
+    if search.tries(name, np.ones_like(search.best.arrays[name])):
+        return
+    for _ in range(_HALVINGS):
+        hidden = np.flatnonzero(~search.best.arrays[name].ravel())
+        for part in np.array_split(hidden, 2) if len(hidden) > 1 else ():
+            values = search.best.arrays[name].copy()
+            values.flat[part] = True
+            if search.tries(name, values):
+                break
+        else:
+            return
+
+
+def _simplify_whole(search: _Search, name: str, *, infinite: bool) -> None:
+    """One trial each: nothing but zeros, ones, no minus infinity (unless `infinite`), the largest
+    number alone."""
     values = search.best.arrays[name]
     finite = np.isfinite(values)
     if not finite.any():
@@ -118,7 +142,7 @@ def _simplify_whole(search: _Search, name: str) -> None:
     for trial in (np.where(finite, 0.0, values), np.where(finite, 1.0, values)):
         if search.tries(name, trial):
             break
-    if not finite.all():
+    if not finite.all() and not infinite:
         search.tries(name, np.where(finite, search.best.arrays[name], 0.0))
     values = search.best.arrays[name]
     sizes = np.where(np.isfinite(values), np.abs(values), 0.0)

@@ -15,7 +15,7 @@ from attnspec.impls.faults.fault import Fault
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.precision import FORMATS
 from attnspec.traits import in_common
-from tests.stubs import SMALL, law_of_id, none, outcome, target, wrong
+from tests.stubs import SMALL, attention_call, law_of_id, none, outcome, target, wrong
 
 
 def rotate_half(
@@ -202,6 +202,28 @@ def test_the_pattern_of_positions_is_a_feature() -> None:
     failing, passing = [rope("unsorted")] * 3, [rope("from 0"), rope("far"), rope("far", 500.0)]
     assert in_common(failing, passing) == "positions unsorted"
     assert in_common([rope("far")] * 3, [rope("far", 5e5)] * 3) == "option base left out"
+
+
+def masked(t: int, s: int, *, hides: bool = False, **fields: Any) -> Inputs:
+    mask = np.ones((t, s), bool)
+    mask[0, 0] = not hides
+    drawn = attention_call(mask=mask, **fields)
+    q, k, v = np.zeros((2, 2, t, 3)), np.zeros((2, 1, s, 3)), np.zeros((2, 1, s, 4))
+    return drawn.with_arrays(q=q, k=k, v=v)
+
+
+def test_what_failing_calls_of_attention_have_in_common() -> None:
+    longer = [masked(3, 5), masked(4, 6), masked(2, 3)]
+    square = [masked(3, 3), masked(4, 4), masked(5, 5)]
+    assert in_common(longer, square) == "queries: fewer than keys"
+    hiding = [masked(n, n, hides=True) for n in (3, 4, 5)]
+    assert in_common(hiding, square) == "mask hides: something"
+    bare = [attention_call(), attention_call(), attention_call()]
+    assert in_common(square, bare).startswith("option mask given; queries: as many as keys; ")
+    causal = [masked(n, n, options={"causal": True}) for n in (3, 4, 5)]
+    assert in_common(causal, square) == "option causal given; causal = True"
+    rows = [call.with_arrays(mask=call.arrays["mask"][:1]) for call in square]
+    assert in_common(rows, square) == "mask is one row for all queries: yes"
 
 
 @pytest.mark.slow

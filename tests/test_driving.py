@@ -15,6 +15,7 @@ from attnspec import search
 from attnspec.driving import Effort
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.law import Implementation, Inputs
+from attnspec.oracle.minimiser import SIMPLIFIED
 from tests.stubs import SMALL, law, law_of_id, near, none, outcome, wrong
 
 
@@ -164,6 +165,24 @@ def test_changed_inputs_are_seen_by_their_law() -> None:
     assert found.status == "fail"
     assert found.reason.startswith("x changed at [")
     assert f"Changed: {found.reason}\n" in found.text
+
+
+def test_a_simplified_call_that_its_law_cannot_be_asked_about_is_no_failure() -> None:
+    def picky(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+        if inputs.pattern == SIMPLIFIED:
+            raise IndexError("not what the family draws")
+        return near(implementation, inputs)
+
+    found = outcome(lambda x, dim=-1: torch.softmax(x, dim) * 2, law(picky))
+    assert (found.status, found.error) == ("fail", "")
+
+
+def test_a_law_that_makes_further_calls_says_so() -> None:
+    def twice(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+        return [*near(implementation, inputs), *near(implementation, inputs)]
+
+    assert "The law makes further calls" in outcome(wrong, law(twice)).text
+    assert "The law makes further calls" not in outcome(wrong).text
 
 
 def numpy_softmax(x: Any, *, dim: int = -1) -> Any:

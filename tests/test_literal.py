@@ -13,8 +13,9 @@ import torch
 
 from attnspec.oracle.inputs import FAMILIES, LAYOUTS, Scope, sampled
 from attnspec.oracle.law import Inputs
-from attnspec.oracle.literal import literal
+from attnspec.oracle.literal import Upstream, literal
 from attnspec.oracle.precision import NUMPY_TYPES, snapped
+from tests.stubs import attention, attention_call
 
 Array = np.ndarray[Any, Any]
 
@@ -92,6 +93,53 @@ def test_the_text_lays_memory_out(layout: str, arrays: str) -> None:
     if arrays == "torch":
         assert (x.storage_offset() > 0) == (layout == "offset")
     assert (layout in text.split("\n", 1)[1]) == (layout != "contiguous")
+
+
+MASK = np.array([[True, False, True, True], [True, True, False, True], [False, True, True, True]])
+
+
+@pytest.mark.parametrize("arrays", ["torch", "numpy"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [(), (4,), (3, 1), (2, 1, 3, 4)], ids=str)
+def test_tensors_passed_by_keyword(shape: tuple[int, ...], layout: str, arrays: str) -> None:
+    bias = np.where(np.arange(np.prod(shape)) % 3 == 2, -np.inf, 0.5).reshape(shape)
+    inputs = attention_call(mask=MASK, bias=bias, layout=layout, options={"causal": True})
+    call = run(literal(inputs, "f", arrays), "f")
+    assert len(call.arguments) == 3
+    assert list(call.options) == ["mask", "bias", "causal"]
+    assert str(call.options["mask"].dtype).endswith("bool")
+    assert np.array_equal(float64(call.options["mask"]), MASK)
+    assert np.array_equal(float64(call.options["bias"]), bias)
+    assert call.options["bias"].shape == shape
+
+
+def test_the_text_of_a_masked_call() -> None:
+    text = literal(attention_call(mask=MASK[:1], bias=np.array(-np.inf)), "f")
+    assert "mask = torch.tensor([[True, False, True, True]], dtype=torch.bool)\n" in text
+    assert "bias = torch.tensor(-inf, dtype=torch.float32)\n" in text
+    assert text.endswith("\nf(q, k, v, mask=mask, bias=bias)")
+    assert "from math import inf\n" in text
+    large = np.ones((10, 10), bool)
+    large[3, 4] = False
+    text = literal(attention_call(mask=large), "f", "numpy")
+    assert "mask = np.full((10, 10), True, dtype=bool)\nmask[3, 4] = False\n" in text
+
+
+def test_the_text_of_gradients() -> None:
+    inputs = attention_call(mask=MASK, bias=np.zeros(4), options={"return_lse": True})
+    upstream = np.ones((2, 1, 3, 5))
+    text = literal(inputs, "attention", upstream=Upstream(upstream, "expanded"))
+    space: dict[str, Any] = {"attention": attention}
+    exec(text.replace("torch.autograd", "found = torch.autograd"), space)
+    assert [tuple(g.shape) for g in space["found"]] == [
+        (2, 1, 3, 2),
+        (2, 1, 4, 2),
+        (2, 1, 4, 5),
+        (4,),
+    ]
+    assert space["upstream"].stride()[0] == 0
+    text = literal(inputs, "f", "numpy", Upstream(upstream, own_backward=True))
+    assert text.endswith("\nf_backward(upstream, q, k, v, mask=mask, bias=bias, return_lse=True)")
 
 
 def test_the_text_of_a_small_call() -> None:

@@ -11,12 +11,12 @@ from rich.console import Console
 
 from attnspec.diagnosis import Explanation
 from attnspec.judging import Judgement
-from attnspec.message import FURTHER, failure_text, repeat_command, summary
+from attnspec.message import failure_text, repeat_command, summary
 from attnspec.oracle.comparison import Comparison, verdict
 from attnspec.oracle.law import Breach, Inputs, Law
+from attnspec.oracle.literal import Upstream
 from attnspec.outcome import Outcome, Run, Untested
 from attnspec.report import print_comparison, print_run
-from attnspec.runner import all_laws
 from attnspec.usage import suggestion, unknown
 
 LAW = Law(
@@ -68,7 +68,7 @@ def test_the_whole_message() -> None:
 
 def test_a_law_of_several_calls_says_so() -> None:
     law = replace(LAW, id="softmax.shift_invariance", says="a shift changes nothing")
-    text = failure_text(law, INPUTS, judgement(), [], COMMAND)
+    text = failure_text(law, INPUTS, judgement(), [], COMMAND, further=True)
     assert (
         "    softmax(x)\nThe law makes further calls from this one: a shift changes nothing.\nWorst"
         in text
@@ -76,9 +76,15 @@ def test_a_law_of_several_calls_says_so() -> None:
     assert "further calls" not in failure_text(LAW, INPUTS, judgement(), [], COMMAND)
 
 
-def test_laws_of_several_calls_exist() -> None:
-    names = {law.id.rpartition(".")[2] for law in all_laws()}
-    assert names.issuperset(FURTHER)
+def test_gradients_are_shown_as_they_are_taken() -> None:
+    upstream = Upstream(np.array([[1.0, -1.0]]))
+    text = failure_text(LAW, INPUTS, judgement(), [], COMMAND, upstream=upstream)
+    assert (
+        "    upstream = torch.tensor([[1.0, -1.0]], dtype=torch.float32)\n"
+        "    x.requires_grad_()\n"
+        "    output = softmax(x)\n"
+        "    torch.autograd.grad(output, (x,), upstream)\n"
+    ) in text
 
 
 def test_the_call_can_be_pasted() -> None:

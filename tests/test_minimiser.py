@@ -12,6 +12,7 @@ from attnspec.oracle.inputs import FAMILIES, Scope, sampled
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.minimiser import simplified
 from attnspec.oracle.precision import snapped
+from tests.stubs import attention_call
 
 Array = np.ndarray[Any, Any]
 
@@ -176,3 +177,47 @@ def test_what_a_law_rests_on_stays() -> None:
 def test_an_empty_call_is_left_alone() -> None:
     empty = logits((0, 5))
     assert simplified(empty, lambda i: True) is empty
+
+
+HIDDEN = np.array([[True, False, True, True], [True, True, False, True], [False, True, True, True]])
+
+
+def of_mask(predicate: Callable[[Array, Array], bool], **fields: Any) -> Inputs:
+    """What is left of a masked and biased call of which mask and bias decide whether it fails."""
+    bias = np.where(HIDDEN, 0.25, -np.inf)
+    call = attention_call(mask=HIDDEN, bias=bias, layout="transposed", **fields)
+    return simplified(call, lambda i: predicate(i.arrays["mask"], i.arrays["bias"]), budget=40)
+
+
+def test_what_is_hidden_is_shown_where_that_does_not_matter() -> None:
+    found = of_mask(lambda mask, bias: True)
+    assert found.arrays["mask"].all()
+    assert found.arrays["mask"].dtype == np.bool_
+    assert found.layout == "contiguous"
+    for name in ("q", "k", "v"):
+        assert not found.arrays[name].any()
+
+
+def test_a_bias_keeps_what_it_hides() -> None:
+    found = of_mask(lambda mask, bias: True).arrays["bias"]
+    assert np.array_equal(np.isneginf(found), ~HIDDEN)
+    assert not found[HIDDEN].any()
+
+
+def test_no_more_is_hidden_than_matters() -> None:
+    found = of_mask(lambda mask, bias: not mask[1, 2]).arrays["mask"]
+    assert np.argwhere(~found).tolist() == [[1, 2]]
+    # never anything that was not hidden before
+    tried: list[Array] = []
+
+    def all_of_them(mask: Array, bias: Array) -> bool:
+        tried.append(mask)
+        return bool((mask == HIDDEN).all())
+
+    assert np.array_equal(of_mask(all_of_them).arrays["mask"], HIDDEN)
+    assert all(mask[HIDDEN].all() for mask in tried)
+
+
+def test_an_empty_mask_is_left_alone() -> None:
+    empty = attention_call(mask=np.ones((0, 4), bool))
+    assert simplified(empty, lambda i: True).arrays["mask"].shape == (0, 4)

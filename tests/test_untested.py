@@ -13,6 +13,7 @@ from attnspec.driving import outcome_of
 from attnspec.judging import LawError, judged
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.law import Implementation, Inputs
+from attnspec.shares import untested
 from attnspec.subject import Subject
 from tests.stubs import SMALL, Check, law, law_of_id, near, outcome, softmax, target
 
@@ -119,3 +120,38 @@ def a_call() -> Inputs:
 def test_a_family_that_does_not_exist_is_a_mistake_in_the_law() -> None:
     with pytest.raises(LawError, match="no family of inputs 'sofmax'"):
         outcome(row=law(inputs="sofmax"))
+
+
+def grows(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """The gradient of the sum of a softmax vanishes; 1 is added, so that there is a scale."""
+    x = inputs.arrays["x"]
+    (gradient,) = implementation.gradients(inputs, np.ones(x.shape)).values()
+    allowance = np.full(x.shape, 1e-3)
+    one = np.ones(x.shape)
+    return [Comparison("1 + gradient of x", one + gradient, one, allowance, inputs.dtype)]
+
+
+GRADIENTS = law(grows, id="softmax.gradient_vanishes", kind="gradient", gradients=True)
+
+
+@pytest.mark.parametrize(
+    "declared", [{"gradients": False}, {"gradients": ("rope",)}, {"arrays": "numpy"}]
+)
+def test_a_law_about_gradients_where_there_are_none(declared: dict[str, Any]) -> None:
+    found = outcome(row=GRADIENTS, **declared)
+    assert found.status == "not-tested"
+    assert found.reason == "the target has no gradients of softmax"
+    assert found.examples == 0
+    (entry,) = untested(target(declared, softmax=softmax), [found], ["softmax"])
+    assert (entry.component, entry.option, entry.reason) == ("softmax", "gradients", found.reason)
+
+
+def test_a_law_about_gradients_where_there_are_some() -> None:
+    assert outcome(row=GRADIENTS, gradients=("softmax",)).status == "pass"
+    assert untested(target({}, softmax=softmax), [], ["softmax"]) == ()
+    found = outcome(lambda x, dim=-1: torch.softmax(x, dim) * x, GRADIENTS)
+    assert found.status == "fail"
+    assert "torch.autograd.grad(output, (x,), upstream)" in found.case
+    assert "torch.autograd.grad(output, (x,), upstream)" in found.text
+    lost = outcome(lambda x, dim=-1: torch.softmax(x, dim).detach(), GRADIENTS)
+    assert lost.reason.startswith("returned an output that does not require grad")
