@@ -94,7 +94,7 @@ def _features(inputs: Inputs) -> Iterator[tuple[str, Any]]:
 
 def _sizes(inputs: Inputs) -> dict[tuple[str, str], int]:
     """(argument, axis) to the size; axes go by their letters, or else by their places."""
-    found = {}
+    found: dict[tuple[str, str], int] = {}
     for name, letters in COMPONENTS[inputs.component].arguments.items():
         shape, axes = inputs.arrays[name].shape, letters.split()
         if "..." in axes or len(axes) != len(shape):
