@@ -49,6 +49,7 @@ CLAIMS: tuple[Claim, ...] = (
     + attention_gradient_sums.CLAIMS
     + gqa_gradients.CLAIMS
     + rope_gradients.CLAIMS
+    + attention_formula.CLAIMS
     + attention.CLAIMS
     + attention_scores.CLAIMS
     + attention_reach.CLAIMS
@@ -56,6 +57,10 @@ CLAIMS: tuple[Claim, ...] = (
     + attention_temperature.CLAIMS
     + attention_masks.CLAIMS
     + attention_causal.CLAIMS
+    + attention_softcap.CLAIMS
+    + attention_symmetry.CLAIMS
+    + attention_saturation.CLAIMS
+    + attention_merging.CLAIMS
 )
 
 

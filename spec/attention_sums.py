@@ -50,6 +50,13 @@ def at_places(summand: sp.Expr, terms: sp.Expr) -> sp.Expr:
     return sp.Sum(hit * summand, (j, 0, N - 1), (a, 0, terms - 1)).doit()
 
 
+def over_keys(summand: sp.Expr) -> sp.Expr:
+    """The same for a permutation, with the sum over the terms first: delta(j, phi_a) is
+    delta(a, sigma_j), as key j is the place of the term sigma_j."""
+    hit = sp.KroneckerDelta(a, inverse[j], (0, N - 1))
+    return sp.Sum(hit * summand, (a, 0, N - 1), (j, 0, N - 1)).doit()
+
+
 def gathering() -> tuple[Step, ...]:
     """A sum over some keys is a sum over all that counts those: for any function of the key, in
     particular for both sums of an output."""
@@ -67,13 +74,16 @@ def gathering() -> tuple[Step, ...]:
 
 def relabelling() -> tuple[Step, ...]:
     """A sum over keys in another order is the same sum."""
-    hits = sp.Sum(sp.KroneckerDelta(a, inverse[j], (0, N - 1)), (a, 0, N - 1)).doit()
     return (
         *gathering(),
         Step(
             "where phi takes each key once, so that delta(j, phi_a) = delta(a, sigma_j) with its "
             "inverse sigma, every m_j is 1",
-            hits - 1,
+            sp.Sum(sp.KroneckerDelta(a, inverse[j], (0, N - 1)), (a, 0, N - 1)).doit() - 1,
+        ),
+        Step(
+            "and the sum over the terms is that over all keys",
+            over_keys(any_function(j)) - sp.Sum(any_function(j), (j, 0, N - 1)),
         ),
     )
 
