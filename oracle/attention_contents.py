@@ -49,7 +49,7 @@ _PAIRS: tuple[tuple[str, str, int], ...] = (
     ("scaled by row", "normal", 1),
     ("normal", "normal", 0),
     ("normal", "sparse", 1),
-    ("midpoints", "midpoints", 0),
+    ("midpoints", "midpoints", 1),
     ("normal", "normal", 0),
     ("normal", "shifted", 7),
     ("heavy-tailed", "normal", 1),
@@ -66,7 +66,7 @@ _PAIRS: tuple[tuple[str, str, int], ...] = (
 )
 """Queries, keys, and the size of their products."""
 
-_CALM = ("normal", "signs", "small integers", "midpoints", "equal rows", "one-hot rows", "halves")
+_CALM = {"normal", "signs", "small integers", "midpoints", "equal rows", "one-hot rows", "halves"}
 _SIMPLE: tuple[tuple[str, str, str], ...] = (
     ("zeros", "zeros", "zeros"),
     ("zeros", "zeros", "ones"),
@@ -104,9 +104,18 @@ CONTENTS: tuple[Contents, ...] = (*_FIRST, *_turned(_PAIRS, _SEVERAL, 4))
 _EVEN = ("normal", "signs", "small integers", "mean and noise", "normal", "ones", "midpoints")
 CALM: tuple[Contents, ...] = (
     *_FIRST,
-    *_turned(tuple(p for p in _PAIRS if p[0] in _CALM and p[1] in _CALM), _EVEN, 8),
+    *_turned(tuple(p for p in _PAIRS if {*p[:2]} <= _CALM), _EVEN, 8),
 )
-"""Nothing that stands out, for laws that compare two runs and for gradients."""
+"""Nothing that stands out, for laws that compare two runs."""
+_MOVING = tuple(p for p in _PAIRS if "equal rows" not in p and p[2] < 7)
+_UNLIKE = ("normal", "signs", "small integers", "normal", "midpoints", "sparse", "normal",
+           "scaled by row", "halves", "heavy-tailed", "normal")  # fmt: skip
+GRADIENTS: tuple[Contents, ...] = (
+    *_FIRST,
+    *_turned(_MOVING, _UNLIKE, 24),
+    *_turned(_PAIRS, ("mean and noise", "one-hot", "ones", "spike"), 2),
+)
+"""Mostly such that no gradient vanishes as a whole: no keys or values that are all alike."""
 
 
 def _dresses() -> tuple[Dress, ...]:
@@ -125,14 +134,24 @@ NORMAL: tuple[Dress, ...] = (
 """Without the huge ones, whose gradients nobody can judge."""
 
 _NEAR = (0, 0, -1, 0, 1, 0, 0, -1, 1)
+_WIDE = (0, 0, 0, 1, -1, 0, 2, -2, 1, 3, -3, 2, 4)
 SHARP: Mapping[str, tuple[int, ...]] = {
-    "float64": (0, 0, 0, 1, -1, 0, 2, -2, 1, 3, -3, 2, 4),
-    "float32": (0, 0, 0, 1, -1, 0, 2, -2, 1, 3, -3, 2, 4),
+    "float64": _WIDE,
+    "float32": _WIDE,
     "float16": (0, 0, 0, -1, 1, 0, -2, 1, 2),
-    "bfloat16": (0, -1, 0, -2, -1, 0, -3),
+    "bfloat16": (-1, 0, -2, -1, 0, -3, -1),
 }
 """Exponents of two of the sizes of scores."""
+BLUNT: Mapping[str, tuple[int, ...]] = {
+    "float64": (0, -1, 1, 0, -2, 2),
+    "float32": (0, -1, 1, 0, -2, 2),
+    "float16": (-1, 0, -2, -1),
+    "bfloat16": (-2, -1, -3),
+}
+"""The same where two allowances must fit into what is judged."""
 _HALVES = ("bfloat16", "float16")
+_LIFTED = 4
+"""Keys from which values in bfloat16 have a mean: sums over them that cancel cannot be judged."""
 
 
 @cache
@@ -142,18 +161,25 @@ def _span(dtype: str) -> Span:
 
 
 def exponent(
-    rng: np.random.Generator, contents: Contents, dtype: str, d: int, options: Mapping[str, Any]
+    rng: np.random.Generator,
+    contents: Contents,
+    dtype: str,
+    d: int,
+    options: Mapping[str, Any],
+    *,
+    calm: bool = False,
 ) -> int:
     """Of the power of two by which queries are scaled."""
     scale, cap = options.get("scale"), options.get("softcap")
-    sharp = SHARP[dtype][int(rng.integers(len(SHARP[dtype])))]
+    table = (BLUNT if calm else SHARP)[dtype]
+    sharp = table[int(rng.integers(len(table)))]
     if dtype in _HALVES:
         sharp -= contents.size
     if scale is not None:
         sharp -= round(log2(scale * d**0.5))
-    if cap is not None and rng.random() < 0.5:
+    if cap is not None and not calm and rng.random() < 0.5:
         # where the cap bends
-        sharp += min(max(round(log2(cap)) - 1, 0), 2 if dtype in _HALVES else 4)
+        sharp += min(max(round(log2(cap)) - 1, 0), 1 if dtype in _HALVES else 4)
     return sharp
 
 
@@ -163,9 +189,12 @@ def arrays_of(
     contents: Contents,
     dress: Dress,
     dtype: str,
+    *,
     sharp: int,
+    lift: float,
 ) -> dict[str, Array]:
-    """Finite numbers of the dtype that can lie in memory as asked: q, k and v."""
+    """Finite numbers of the dtype that can lie in memory as asked: q, k and v. `lift`: how often
+    values in bfloat16 are given a mean."""
     near, wide = _span(dtype), span(dtype, "values")
     patterns: tuple[Pattern, ...] = (contents, contents.keys, contents.values)
     made = []
@@ -175,6 +204,8 @@ def arrays_of(
     if sharp:
         scaled = np.clip(np.ldexp(made[0], sharp), -wide.largest, wide.largest)
         made[0] = snapped(scaled, dtype) if dtype == "float16" else scaled
+    if dtype == "bfloat16" and shapes[2][2] > _LIFTED and rng.random() < lift:
+        made[2] = snapped(_lifted(rng, made[2]), dtype)
     for place, name in dress.specials:
         # a huge number among the values stays within its column
         whole = "quarter" not in name or rng.random() < 0.1
@@ -184,3 +215,12 @@ def arrays_of(
         name: values if values.shape == shape else np.broadcast_to(values, shape).copy()
         for name, values, shape in zip("qkv", made, shapes, strict=True)
     }
+
+
+def _lifted(rng: np.random.Generator, values: Array) -> Array:
+    """The same around a mean of twice their size, of another sign for every column."""
+    if not values.size:
+        return values
+    largest = float(np.abs(values).max()) or 1.0
+    size = largest * float(np.sqrt(np.mean(np.square(values / largest))))
+    return values + 2.0 * size * np.where(rng.random(values.shape[-1]) < 0.5, -1.0, 1.0)

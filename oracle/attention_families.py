@@ -10,7 +10,7 @@ from typing import Any
 from attnspec.oracle import attention_biases as biases
 from attnspec.oracle import attention_masks as masks
 from attnspec.oracle.attention_biases import BIASES, HIDING
-from attnspec.oracle.attention_contents import CALM, CONTENTS, NORMAL, SPECIAL
+from attnspec.oracle.attention_contents import CALM, CONTENTS, GRADIENTS, NORMAL, SPECIAL
 from attnspec.oracle.attention_inputs import Extra, attention_inputs
 from attnspec.oracle.attention_masks import MASKS, NOTHING_HIDDEN
 from attnspec.oracle.attention_options import (
@@ -20,6 +20,7 @@ from attnspec.oracle.attention_options import (
     CAUSAL_WINDOWS,
     CHOICES,
     MIXED,
+    NARROWEST,
     SCALES,
     Choice,
     any_form,
@@ -66,6 +67,8 @@ LSE_CHOICES = tuple(replace(choice, return_lse=True) for choice in (*[Choice()] 
 CAUSAL_CHOICES = (*CAUSAL * 6, *(c for c in MIXED if c.causal and not c.window))
 WINDOW_CHOICES = (*CAUSAL_WINDOWS, *BOTH_WAYS, *(c for c in MIXED if c.window))
 CAP_CHOICES = (*CAPS * 2, *(c for c in MIXED if c.softcap))
+# a window of 0 leaves single keys, of which the weight is 1 and does not move
+GRADIENT_CHOICES = (*(c for c in CHOICES if c.window is not NARROWEST), Choice(window=NARROWEST))
 GROUP_CHOICES = (*CAUSAL * 2, Choice(scale=0.5), Choice(softcap=2.0), *CAUSAL_WINDOWS[:1])
 
 
@@ -164,6 +167,7 @@ ATTENTION: tuple[Family, ...] = (
         "_two_runs",
         "as attention, with numbers that leave room for the allowances of two runs",
         extras=ANY,
+        build=partial(attention_inputs, calm=True, lift=1.0),
         patterns=CALM,
         dresses=PLAIN,
     ),
@@ -234,9 +238,10 @@ ATTENTION: tuple[Family, ...] = (
     _family(
         "_gradients",
         "as attention, smaller, with numbers whose gradients can be judged",
-        forms=partial(attention_forms, table=GRADIENT_SHAPES),
+        forms=partial(attention_forms, table=GRADIENT_SHAPES, choices=GRADIENT_CHOICES),
         extras=ANY,
-        patterns=(*CALM, *CONTENTS),
+        build=partial(attention_inputs, calm=True, lift=0.0),
+        patterns=GRADIENTS,
         dresses=NORMAL,
     ),
     _family(

@@ -26,18 +26,25 @@ class Extra(NamedTuple):
 
 
 def attention_inputs(
-    scope: Scope, drawn: Draw, *, hidden: bool = False, empty_rows: bool = False
+    scope: Scope,
+    drawn: Draw,
+    *,
+    calm: bool = False,
+    lift: float = 0.6,
+    hidden: bool = False,
+    empty_rows: bool = False,
 ) -> Inputs:
     """A call of attention in which every row sees a key; with `empty_rows` some row sees none,
-    with `hidden` some row doesn't see all of them. The variance never counts: the sum of a
-    softmax is coherent."""
+    with `hidden` some row doesn't see all of them. `calm`: with scores that leave small
+    allowances; `lift`: how often values in bfloat16 have a mean. The variance never counts: the
+    sum of a softmax is coherent."""
     form, extra, pattern, dress, seed = drawn
     rng = np.random.default_rng(seed)
     b, h, g, t, s, d, e = form.shape
     contents = cast("Contents", pattern)
-    sharp = exponent(rng, contents, scope.dtype, d, form.options)
+    sharp = exponent(rng, contents, scope.dtype, d, form.options, calm=calm)
     shapes = ((b, h, t, d), (b, g, s, d), (b, g, s, e))
-    made = arrays_of(rng, shapes, contents, dress, scope.dtype, sharp)
+    made = arrays_of(rng, shapes, contents, dress, scope.dtype, sharp=sharp, lift=lift)
     extra = _taken(scope, extra)
     added = _added(rng, scope, form, dress, extra, filled_up=not empty_rows)
     if hidden or empty_rows:

@@ -35,8 +35,9 @@ def _width(size: int) -> Width:
     return lambda s: size
 
 
+NARROWEST = _width(0)
 WINDOWS: tuple[Width, ...] = (
-    _width(1), _width(0), _width(2), _all_but_one, _width(5), _half, _all, _more, _width(1),
+    _width(1), NARROWEST, _width(2), _all_but_one, _width(5), _half, _all, _more, _width(1),
     _width(2),
 )  # fmt: skip
 
