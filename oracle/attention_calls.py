@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from attnspec.oracle.attention_values import attention, log_sum_exp, visible
-from attnspec.oracle.calls import alike
+from attnspec.oracle.calls import Check, alike
 from attnspec.oracle.comparison import Comparison
-from attnspec.oracle.law import Implementation, Inputs
+from attnspec.oracle.inputs import generator
+from attnspec.oracle.law import Implementation, Inputs, Kind, Law
+from attnspec.oracle.precision import snapped
 
 Array = np.ndarray[Any, Any]
 
@@ -25,7 +27,7 @@ BY_POSITION: Mapping[str, Any] = {"causal": None, "window": None}
 """Takes away, in `changed`, what hides keys by their position."""
 
 
-def changed(inputs: Inputs, options: Mapping[str, Any] | None = None, **arrays: Any) -> Inputs:
+def changed(inputs: Inputs, options: Mapping[str, Any] | None = None, /, **arrays: Any) -> Inputs:
     """The same call with other options and arrays. None takes one away."""
     merged = {**inputs.options, **(options or {})}
     values = {**inputs.arrays, **arrays}
@@ -73,8 +75,10 @@ def sizes(inputs: Inputs) -> tuple[int, int, int, int]:
 def key_heads(implementation: Implementation, inputs: Inputs) -> Array:
     """The key head that each query head reads."""
     h, g = inputs.arrays["q"].shape[1], inputs.arrays["k"].shape[1]
-    heads = np.arange(h)
-    return heads % g if implementation.conventions["gqa.head_order"] == "tiled" else heads * g // h
+    heads: Array = np.arange(h)
+    tiled = implementation.conventions["gqa.head_order"] == "tiled"
+    of: Array = heads % g if tiled else heads * g // h
+    return of
 
 
 def by_position(implementation: Implementation, inputs: Inputs) -> Array:
@@ -89,6 +93,17 @@ def masked(inputs: Inputs, mask: Array) -> Inputs:
     return changed(inputs, mask=np.logical_and(own, mask))
 
 
+def with_bias(implementation: Implementation, inputs: Inputs) -> Inputs:
+    """The call with a drawn bias, shared along some axes, if it may have one and has none."""
+    if "bias" in inputs.arrays or not implementation.accepts("bias"):
+        return inputs
+    rng = generator(inputs, "bias added")
+    drawn: Any = rng.standard_normal(np.where(rng.integers(2, size=4), sizes(inputs), 1))
+    if len(drawn) == 1 and rng.integers(2):
+        drawn = drawn[0]
+    return changed(inputs, bias=snapped(drawn, inputs.dtype))
+
+
 def explicit(implementation: Implementation, inputs: Inputs) -> Inputs | None:
     """The call with a mask in place of causality and window; None where it would need one and
     the function takes none."""
@@ -101,7 +116,7 @@ def explicit(implementation: Implementation, inputs: Inputs) -> Inputs | None:
 
 def promised_rows(implementation: Implementation, inputs: Inputs) -> Array:
     """The rows of which the contract says what they hold: [b, h, t]."""
-    seen = visible(implementation, inputs).any(axis=-1)
+    seen: Array = np.any(visible(implementation, inputs), axis=-1)
     if implementation.conventions["attention.empty_row"] == "unspecified":
         return seen
     return np.ones_like(seen)
@@ -125,3 +140,10 @@ def two_runs(
         wide = implementation.contract.accumulate
         result.append(alike(f"{what}, lse", second[1], first[1][rows], room, wide))
     return result
+
+
+def law(name: str, says: str, means: str, kind: Kind, check: Check, **more: Any) -> Law:
+    """A row of the table of laws; `inputs` without the component's name, which all families
+    start with."""
+    family = f"attention{more.pop('inputs', '')}"
+    return Law(f"attention.{name}", "attention", says, means, kind, check, inputs=family, **more)

@@ -45,7 +45,7 @@ def gqa_eq_repeated_heads(implementation: Implementation, inputs: Inputs) -> lis
 
 def permutation_of_heads(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
     """Query heads in another order, with their key heads: the output's heads in that order."""
-    b, h, t, _ = sizes(inputs)
+    h = sizes(inputs)[1]
     of = key_heads(implementation, inputs)
     rng = generator(inputs, "heads")
     key_order = rng.permutation(inputs.arrays["k"].shape[1])
@@ -54,8 +54,8 @@ def permutation_of_heads(implementation: Implementation, inputs: Inputs) -> list
         # the query heads that read one key head take the places of those that read another
         order[of == place] = rng.permutation(np.flatnonzero(of == source))
     other = taken(inputs, h=order, g=key_order)
-    rows = np.ix_(range(b), order, range(t))
-    return two_runs("output of exchanged heads", implementation, inputs, other, rows)
+    what = "output of exchanged heads"
+    return two_runs(what, implementation, inputs, other, np.s_[:, order])
 
 
 def permutation_of_batch(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
@@ -67,14 +67,12 @@ def permutation_of_batch(implementation: Implementation, inputs: Inputs) -> list
 
 def permutation_of_queries(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
     """Queries in another order, each with its row of mask and bias."""
-    b, h, t, _ = sizes(inputs)
     call = explicit(implementation, inputs)
     if call is None:
         return []
-    order = generator(inputs, "queries").permutation(t)
-    rows = np.ix_(range(b), range(h), order)
-    other = taken(call, t=order)
-    return two_runs("output of exchanged queries", implementation, inputs, other, rows)
+    order = generator(inputs, "queries").permutation(sizes(inputs)[2])
+    what, other = "output of exchanged queries", taken(call, t=order)
+    return two_runs(what, implementation, inputs, other, np.s_[:, :, order])
 
 
 def permutation_of_keys(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
@@ -168,9 +166,9 @@ def split_and_merge(implementation: Implementation, inputs: Inputs) -> list[Comp
     zero = implementation.conventions["attention.empty_row"] == "zero"
     for part in parts:
         output, lse = implementation.parts(part)
-        some = visible(implementation, part).any(axis=-1)
+        some = np.asarray(visible(implementation, part).any(axis=-1))
         # what an empty part holds is only to be relied on where it is zero
-        used = some | zero
+        used = np.logical_or(some, zero)
         outputs.append(np.where(used[..., None], output, 0.0))
         logs.append(np.where(used, lse, -np.inf))
         room.append(np.where(some[..., None], attention(implementation, part).allowance, 0.0))

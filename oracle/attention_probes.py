@@ -24,7 +24,7 @@ from attnspec.oracle.calls import alike, same
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs
-from attnspec.oracle.precision import FORMATS
+from attnspec.oracle.precision import FORMATS, snapped
 from attnspec.oracle.rounding import formed
 
 Array = np.ndarray[Any, Any]
@@ -39,12 +39,6 @@ def scale_of(inputs: Inputs) -> float:
     """The scale of a call, default or not."""
     given = inputs.options.get("scale")
     return float(inputs.arrays["q"].shape[-1] ** -0.5 if given is None else given)
-
-
-def power_of_two(value: float) -> float:
-    """The smallest power of two that is not below a positive number."""
-    fraction, exponent = math.frexp(value)
-    return 2.0 ** (exponent - 1 if fraction == 0.5 else exponent)
 
 
 def signs_of(inputs: Inputs, purpose: str, shape: Sequence[int]) -> Array:
@@ -95,29 +89,28 @@ def mask_read_off(implementation: Implementation, inputs: Inputs) -> list[Compar
     ]  # fmt: skip
 
 
-def _needle_calls(inputs: Inputs, many: int) -> tuple[Inputs, Array, float]:
-    """Queries that match some keys of every key head, the others' scores being zero: the call,
-    the places of the needles, [b, g, many], and a bound on the weight of all others."""
+def _needle_call(inputs: Inputs, many: int) -> tuple[Inputs, Array, float]:
+    """Queries that some keys of every key head match, while all others are opposite: the call,
+    the places of these needles, [b, g, many], and a bound on the weight of all others."""
     b, h, t, s = sizes(inputs)
     g, d = inputs.arrays["k"].shape[1], inputs.arrays["q"].shape[-1]
     rng = generator(inputs, "needles")
     places = np.array([rng.permutation(s)[:many] for _ in range(b * g)]).reshape(b, g, many)
-    # all others together weigh no more than the square of a unit roundoff
-    gap = 2.0 * math.log(1.0 / FORMATS[inputs.dtype].roundoff) + math.log(s)
-    size = power_of_two(gap / (d * scale_of(inputs)))
-    root = 2.0 ** (math.frexp(size)[1] // 2)
-    signs = signs_of(inputs, "direction", (d,))
-    k = np.zeros((b, g, s, d))
-    np.put_along_axis(k, places[..., None], signs * root, axis=2)
-    q = np.broadcast_to(signs * (size / root), (b, h, t, d)).copy()
-    rest = (s - many) * math.exp(-size * d * scale_of(inputs))
-    return changed(plain(inputs), q=q, k=k), places, rest
+    # all others together weigh about as much as a unit roundoff; most of the gap lies below zero,
+    # so that the needles' own scores, and what may be rounded of them, are small
+    gap = math.log(1.0 / FORMATS[inputs.dtype].roundoff) + math.log(s)
+    size = math.sqrt(gap / (d * scale_of(inputs)))
+    q = snapped(size * signs_of(inputs, "direction", (d,)), inputs.dtype)
+    k = np.broadcast_to(-q, (b, g, s, d)).copy()
+    np.put_along_axis(k, places[..., None], q / 8.0, axis=2)
+    rest = (s - many) * math.exp(-float(q @ q) * scale_of(inputs))
+    return changed(plain(inputs), q=np.broadcast_to(q, (b, h, t, d)).copy(), k=k), places, rest
 
 
 def _needles(implementation: Implementation, inputs: Inputs, many: int) -> list[Comparison]:
     if sizes(inputs)[3] < many:
         return []
-    call, places, rest = _needle_calls(inputs, many)
+    call, places, rest = _needle_call(inputs, many)
     v, of = inputs.arrays["v"], key_heads(implementation, inputs)
     mean = np.take_along_axis(v, places[..., None], axis=2).mean(axis=2)
     largest = np.abs(v).max(axis=2)

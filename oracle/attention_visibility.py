@@ -23,6 +23,7 @@ from attnspec.oracle.attention_calls import (
     sizes,
     taken,
     two_runs,
+    with_bias,
 )
 from attnspec.oracle.attention_values import attention, visible
 from attnspec.oracle.calls import alike, same
@@ -171,24 +172,26 @@ def mask_eq_subset(implementation: Implementation, inputs: Inputs) -> list[Compa
     keys = np.flatnonzero(seen[entry, head, row])
     gathered = changed(inputs, BY_POSITION, mask=None)
     part = taken(gathered, b=[entry], h=[head], g=[of[head]], t=[row], s=keys)
-    rows = np.ix_([entry], [head], [row])
+    rows: Any = np.s_[entry : entry + 1, head : head + 1, row : row + 1]
     if not implementation.legal(part):
         # a number of heads that is not supported: all heads, if they see the same
         if not (seen[entry, :, row] == seen[entry, head, row]).all():
             return []
         part = taken(gathered, b=[entry], t=[row], s=keys)
-        rows = np.ix_([entry], range(seen.shape[1]), [row])
+        rows = np.s_[entry : entry + 1, :, row : row + 1]
     what = f"row {(entry, head, row)} over its {len(keys)} visible keys"
     return two_runs(what, implementation, inputs, part, rows)
 
 
 def bool_mask_eq_infinite_bias(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """False in a mask is minus infinity in a bias, to the bit."""
-    mask = inputs.arrays["mask"]
-    bias = np.where(mask, inputs.arrays.get("bias", 0.0), -np.inf)
+    """False in a mask is minus infinity in a bias, to the bit; beside a finite bias too."""
+    call = changed(inputs)
+    if generator(inputs, "beside a bias").integers(2):
+        call = with_bias(implementation, call)
+    bias = np.where(call.arrays["mask"], call.arrays.get("bias", 0.0), -np.inf)
     rows = promised_rows(implementation, inputs)
-    first = implementation.parts(changed(inputs))
-    second = implementation.parts(changed(inputs, mask=None, bias=bias))
+    first = implementation.parts(call)
+    second = implementation.parts(changed(call, mask=None, bias=bias))
     names = ("output with a bias of 0 and -inf", "its lse")
     return [
         same(what, biased[rows], plainly[rows], implementation.dtype)
@@ -197,25 +200,20 @@ def bool_mask_eq_infinite_bias(implementation: Implementation, inputs: Inputs) -
 
 
 def positions_eq_mask(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """Causality and window are the mask of the same pairs: the laws `causal_eq_mask` and
-    `window_eq_mask`."""
-    other = explicit(implementation, inputs)
-    if other is None or other is inputs:
+    """Causality and window are the mask of the same pairs, beside a bias too: the laws
+    `causal_eq_mask` and `window_eq_mask`."""
+    call = inputs
+    if generator(inputs, "beside a bias").integers(2):
+        call = with_bias(implementation, inputs)
+    other = explicit(implementation, call)
+    if other is None or other is call:
         return []
-    return two_runs("output with a mask instead", implementation, inputs, other)
+    return two_runs("output with a mask instead", implementation, call, other)
 
 
 def broadcast_eq_expanded(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
     """A mask and a bias that are shared along some axes are what their full copies are."""
-    full = sizes(inputs)
-    call = changed(inputs)
-    if "bias" not in inputs.arrays and implementation.accepts("bias"):
-        rng = generator(inputs, "shared bias")
-        shape = np.where(rng.integers(2, size=4), full, 1)
-        drawn: Any = rng.standard_normal(shape)
-        if len(drawn) == 1 and rng.integers(2):
-            drawn = drawn[0]
-        call = changed(call, bias=snapped(drawn, inputs.dtype))
+    call, full = with_bias(implementation, inputs), sizes(inputs)
     copies = {
         name: np.broadcast_to(call.arrays[name], full).copy()
         for name in ("mask", "bias")
@@ -226,7 +224,7 @@ def broadcast_eq_expanded(implementation: Implementation, inputs: Inputs) -> lis
 
 def block_diagonal_eq_separate(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
     """Two documents under a block-diagonal mask are what they are in calls of their own."""
-    b, h, t, s = sizes(inputs)
+    _, _, t, s = sizes(inputs)
     if t < 2 or s < 2:
         return []
     rng = generator(inputs, "documents")
@@ -237,7 +235,7 @@ def block_diagonal_eq_separate(implementation: Implementation, inputs: Inputs) -
     result = []
     for number, inside in enumerate((True, False)):
         queries, keys = np.flatnonzero(first == inside), np.flatnonzero(later == inside)
-        rows = np.ix_(range(b), range(h), queries)
+        rows = np.s_[:, :, queries]
         part = taken(call, t=queries, s=keys)
         result += two_runs(f"document {number} alone", implementation, together, part, rows)
     return result
@@ -246,15 +244,15 @@ def block_diagonal_eq_separate(implementation: Implementation, inputs: Inputs) -
 def suffix_of_queries(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
     """The last queries over all keys are the last rows of the whole call; the first ones where
     queries and keys are aligned at the top left."""
-    b, h, t, _ = sizes(inputs)
+    t = sizes(inputs)[2]
     if t < 2:
         return []
     many = int(generator(inputs, "suffix").integers(1, t))
     start = implementation.conventions["attention.causal_alignment"] == "top-left"
     kept = np.arange(t)[:many] if start else np.arange(t)[-many:]
     what = f"the {'first' if start else 'last'} {many} of {t} queries"
-    rows = np.ix_(range(b), range(h), kept)
-    return two_runs(what, implementation, inputs, taken(inputs, t=kept), rows)
+    other = taken(inputs, t=kept)
+    return two_runs(what, implementation, inputs, other, np.s_[:, :, kept])
 
 
 def row_constant_of_bias(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
