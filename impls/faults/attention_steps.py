@@ -47,8 +47,8 @@ Results = tuple[Tensor, Tensor]
 """Output `b h t e` and log-sum-exp `b h t`."""
 
 
-def by_results(results: Callable[[Call], Results]) -> Functions:
-    """An attention whose output and log-sum-exp, in the dtype of the computation, are these."""
+def by_call(made: Callable[[dict[str, Any]], Any]) -> Functions:
+    """An attention that returns what `made` gives for its arguments, by name and in order."""
 
     def attention(
         q: Tensor,
@@ -63,20 +63,35 @@ def by_results(results: Callable[[Call], Results]) -> Functions:
         scale: float | None = None,
         return_lse: bool = False,
     ) -> Any:
-        given = call(q, k, v, mask, bias, causal, window, softcap, scale, return_lse)
-        output, lse = results(given)
-        return (output.to(q.dtype), lse) if return_lse else output.to(q.dtype)
+        tensors = {"q": q, "k": k, "v": v, "mask": mask, "bias": bias}
+        rules = {"causal": causal, "window": window, "softcap": softcap, "scale": scale}
+        return made({**tensors, **rules, "return_lse": return_lse})
 
     return lambda: {"attention": attention}
 
 
-def call(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None, *options: Any
-) -> Call:
-    """The arguments, widened."""
-    wide = torch.promote_types(q.dtype, torch.float32)
-    bias = None if bias is None else bias.to(wide)
-    return Call(q.to(wide), k.to(wide), v.to(wide), mask, bias, *options, storage=q.dtype)
+def by_results(results: Callable[[Call], Results]) -> Functions:
+    """An attention whose output and log-sum-exp, in the dtype of the computation, are these."""
+
+    def made(arguments: dict[str, Any]) -> Any:
+        output, lse = results(call(arguments))
+        output = output.to(arguments["q"].dtype)
+        return (output, lse) if arguments["return_lse"] else output
+
+    return by_call(made)
+
+
+def call(arguments: Mapping[str, Any]) -> Call:
+    """The arguments, floating ones widened."""
+    storage = arguments["q"].dtype
+    wide = torch.promote_types(storage, torch.float32)
+    return Call(
+        storage=storage,
+        **{
+            name: x.to(wide) if isinstance(x, Tensor) and x.is_floating_point() else x
+            for name, x in arguments.items()
+        },
+    )
 
 
 def by_arguments(changed: Callable[[Call], Call]) -> Functions:
