@@ -19,11 +19,15 @@ import sympy as sp
 from attnspec.spec.definition import Definition, Maximum, either
 from attnspec.spec.rope_definition import DIRECTIONS, LAYOUTS, rope, rope_apply
 
-_a, _b, _h, _i, _j, _l, _c, _g, _t, _m, _p = sp.symbols(
-    "a b h i j l c g t m p", integer=True, nonnegative=True
+_a, _b, _h, _i, _j, _l, _c, _g, _t, _m, _p, _w = sp.symbols(
+    "a b h i j l c g t m p w", integer=True, nonnegative=True
 )
-_rows, _n, _batch, _groups, _members, _queries, _keys, _d, _e, _heads, _length = sp.symbols(
-    "rows n batch groups members queries keys d e heads length", integer=True, positive=True
+_rows, _n, _batch, _groups, _members, _queries, _keys, _d, _e, _heads, _length, _tables = (
+    sp.symbols(
+        "rows n batch groups members queries keys d e heads length tables",
+        integer=True,
+        positive=True,
+    )
 )
 _scale, _cap = sp.symbols("scale cap", positive=True)
 _x, _q, _k, _v, _bias, _seen, _upstream = (
@@ -210,21 +214,22 @@ def channel(layout: str, i: sp.Expr, p: sp.Expr, d: sp.Expr) -> sp.Expr:
 
 
 def table(of: str, layout: str, direction: str) -> Definition:
-    """The gradient of rope_apply's cos or sin, which all heads share: sums over the heads of
-    u_0 x_0 + u_1 x_1, and of u_1 x_0 - u_0 x_1."""
+    """The gradient of rope_apply's cos or sin: sums of u_0 x_0 + u_1 x_1, and of u_1 x_0 - u_0 x_1,
+    over the heads and over the batch entries w tables + a, which share table a."""
     sign = -1 if direction == "backward" else 1
     mine, other = (channel(layout, _i, p, _d) for p in (_p, 1 - _p))
-    x = _x[_a, _h, _m, mine]
+    row = (_w * _tables + _a, _h, _m)
     terms = {
-        "cos": _upstream[_a, _h, _m, mine] * x,
-        "sin": sign * (1 - 2 * _p) * _upstream[_a, _h, _m, other] * x,
+        "cos": _upstream[(*row, mine)] * _x[(*row, mine)],
+        "sin": sign * (1 - 2 * _p) * _upstream[(*row, other)] * _x[(*row, mine)],
     }
+    limits = (_p, 0, 1), (_h, 0, _heads - 1), (_w, 0, sp.floor(_batch / _tables) - 1)
     return Definition(
         f"rope_apply.{layout}.{direction}.{of}",
-        sp.Sum(terms[of], (_p, 0, 1), (_h, 0, _heads - 1)),
-        ((_a, _batch), (_m, _length), (_i, sp.floor(_d / 2))),
+        sp.Sum(terms[of], *limits),
+        ((_a, _tables), (_m, _length), (_i, sp.floor(_d / 2))),
         (_x, _upstream),
-        (_batch, _heads, _length, _d),
+        (_batch, _heads, _length, _d, _tables),
     )
 
 

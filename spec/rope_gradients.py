@@ -6,6 +6,8 @@ is looked at, as two arrays, for any pair i: an output that read another channel
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import sympy as sp
 
 from attnspec.spec.claim import Claim, Source, Step
@@ -18,6 +20,8 @@ from attnspec.spec.symbols import i
 
 _half = i + 1 + sp.Symbol("e", integer=True, nonnegative=True)
 """Half the number of channels that turn: any that is above i, so that there is a pair i."""
+_table, _repeat, _more, _further = sp.symbols("b w f g", integer=True, nonnegative=True)
+_repeats = sp.Symbol("repeats", integer=True, positive=True)
 _x, _u, _tables = (
     tuple(sp.IndexedBase(name, real=True) for name in names)
     for names in (("x0", "x1"), ("u0", "u1"), ("cos", "sin"))
@@ -68,14 +72,14 @@ def _loss(definition: Definition, layout: str) -> sp.Expr:
     return sp.Sum(terms, *((axis, 0, size - 1) for axis, size in _axes))
 
 
+def _definitions(make: Callable[[str, str], Definition]) -> list[tuple[Definition, str]]:
+    """A function's definitions in all directions and layouts, and the layout of each."""
+    return [(make(layout, way), layout) for layout in LAYOUTS for way in DIRECTIONS]
+
+
 def _vectors() -> tuple[Step, ...]:
     steps = []
-    for definition, layout in [
-        (make(layout, direction), layout)
-        for make in (rope, rope_apply)
-        for layout in LAYOUTS
-        for direction in DIRECTIONS
-    ]:
+    for definition, layout in (*_definitions(rope), *_definitions(rope_apply)):
         closed = _turned(GRADIENTS[f"{definition.name}.x"], layout)
         total = _loss(definition, layout)
         here = dict(zip(_row, _entry, strict=True))
@@ -101,26 +105,46 @@ def _vectors() -> tuple[Step, ...]:
     return tuple(steps)
 
 
+def _shared(definition: Definition, layout: str) -> sp.Expr:
+    """The sum of upstream times the result, batch entries counted by the table that they read:
+    entry w tables + a reads table a."""
+    total = _loss(definition, layout)
+    tables = definition.parameters[4]
+    batch, *others = total.limits
+    entry, table = _repeat * tables + _table, sp.Mod(batch[0], tables)
+    terms = total.function.xreplace({table: _table, batch[0]: entry})
+    return sp.Sum(terms, (_repeat, 0, _repeats - 1), (_table, 0, tables - 1), *others)
+
+
 def _of_tables() -> tuple[Step, ...]:
-    steps = []
-    here = dict(zip(_row, _entry, strict=True))
-    for layout in LAYOUTS:
-        for direction in DIRECTIONS:
-            definition = rope_apply(layout, direction)
-            total = _loss(definition, layout)
-            for name, array in zip(("cos", "sin"), _tables, strict=True):
-                closed = GRADIENTS[f"{definition.name}.{name}"]
-                pairs, heads = closed.expression.limits
-                terms = sum(closed.expression.function.subs(pairs[0], p) for p in (0, 1))
-                formula = _by_pair(sp.Sum(terms, heads), closed.parameters[3], layout)
-                found = derivative(total, array[_entry[0], _entry[2]])
-                kept = {axis: at for axis, at in here.items() if axis != heads[0]}
-                steps.append(
-                    Step(
-                        f"{definition.name}: the gradient of {name}, summed over the heads",
-                        normal(formula.xreplace(kept) - found, _RANGES),
-                    )
-                )
+    batch, *_, tables = rope_apply("half", "forward").parameters
+    inside = {tables: _table + 1 + _more, _repeats: _repeat + 1 + _further}
+    steps = [
+        Step(
+            "batch entry w tables + a has rest a by tables, as a < tables",
+            (tables - _table).subs(inside).is_positive,
+        ),
+        Step(
+            "and is one of the batch, which is a number of times the tables",
+            sp.expand(
+                (_repeats * tables - 1 - _repeat * tables - _table).subs(inside)
+            ).is_nonnegative,
+        ),
+    ]
+    for definition, layout in _definitions(rope_apply):
+        total = _shared(definition, layout)
+        for name, array in zip(("cos", "sin"), _tables, strict=True):
+            closed = GRADIENTS[f"{definition.name}.{name}"]
+            size = closed.parameters[3]
+            pairs, *others = closed.expression.xreplace({batch: _repeats * tables}).limits
+            terms = sum(closed.expression.function.subs(pairs[0], p) for p in (0, 1))
+            axes = [axis for axis, _ in closed.axes[:2]]
+            at = dict(zip(axes, (_entry[0], _entry[2]), strict=True))
+            formula = _by_pair(sp.Sum(terms, *others), size, layout).xreplace(at)
+            where = {_entry[0]: tables, _entry[2]: closed.axes[1][1]}
+            found = derivative(total, array[_entry[0], _entry[2]])
+            says = f"{definition.name}: the gradient of {name}, summed over all that share it"
+            steps.append(Step(says, normal(formula - found, where)))
     return tuple(steps)
 
 
@@ -139,9 +163,9 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="rope_apply.gradient_of_tables",
         number="",
-        statement="The gradients of a table's cosine and sine are sums over the heads of the inner "
-        "and the cross product of the pair and upstream.",
-        latex=r"d\cos=\sum_h(u_0x_0+u_1x_1),\quad d\sin=\pm\sum_h(u_1x_0-u_0x_1)",
+        statement="The gradients of a table's cosine and sine are sums of the inner and the cross "
+        "product of the pair and upstream, over the heads and batch entries that share the table.",
+        latex=r"d\cos=\sum(u_0x_0+u_1x_1),\quad d\sin=\pm\sum(u_1x_0-u_0x_1)",
         source=Source("004", "3.5 Implementation", "A vector of the turned channels, pairwise."),
         verdict="holds",
         form="symbolic",
