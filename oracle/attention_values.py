@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.oracle.expected import Expected, expected, expected_gradients, value_of
-from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs
-from attnspec.oracle.precision import snapped
 from attnspec.spec import attention_definition
 from attnspec.spec.attention_definition import Options
 
@@ -91,16 +89,6 @@ def empty(implementation: Implementation, inputs: Inputs) -> Array:
     """Whether a row sees no key at all: bool, b h t."""
     result: Array = ~visible(implementation, inputs).any(axis=-1)
     return result
-
-
-def upstream_of(inputs: Inputs, shape: tuple[int, ...], purpose: str = "upstream") -> Array:
-    """A drawn gradient of the output, in the dtype of the call: random signs, sizes of 2^-3 to
-    2^3, now and then a large mean."""
-    rng = generator(inputs, purpose)
-    values: Any = rng.standard_normal(shape) * 2.0 ** int(rng.integers(-3, 4))
-    if rng.random() < 0.2:
-        values = values + 4.0
-    return snapped(values, inputs.dtype)
 
 
 # -- a call as the definition takes it -----------------------------------------------------------

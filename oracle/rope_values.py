@@ -13,6 +13,7 @@ from attnspec.oracle.expected import Expected, expected
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs
 from attnspec.spec import rope_definition
+from attnspec.spec.definition import Definition
 
 Array = np.ndarray[Any, Any]
 
@@ -30,9 +31,12 @@ _APPLY = {
 }
 
 
-def rope(implementation: Implementation, inputs: Inputs, x: Any = None) -> Expected:
-    """The rotated x, of shape b h n d. A pair `x` (values, errors) takes the place of the call's
-    own."""
+Call = tuple[Definition, dict[str, Any], dict[str, Any]]
+"""A definition, its parameters and its arrays."""
+
+
+def call_of_rope(implementation: Implementation, inputs: Inputs, x: Any = None) -> Call:
+    """A call of rope as its definition takes it."""
     values = inputs.arrays["x"]
     b, h, n, d = values.shape
     parameters = {
@@ -47,20 +51,27 @@ def rope(implementation: Implementation, inputs: Inputs, x: Any = None) -> Expec
         "x": values if x is None else x,
         "positions": np.broadcast_to(inputs.arrays["positions"], (b, n)),
     }
-    return expected(_ROPE[_planes(implementation)], parameters, arrays, implementation.contract)
+    return _ROPE[_planes(implementation)], parameters, arrays
+
+
+def rope(implementation: Implementation, inputs: Inputs, x: Any = None) -> Expected:
+    """The rotated x, of shape b h n d. A pair `x` (values, errors) takes the place of the call's
+    own."""
+    return expected(*call_of_rope(implementation, inputs, x), implementation.contract)
+
+
+def call_of_rope_apply(implementation: Implementation, inputs: Inputs) -> Call:
+    """A call of rope_apply as its definition takes it."""
+    x = inputs.arrays["x"]
+    b, h, n, d = x.shape
+    tables = {name: inputs.arrays[name].reshape(-1, n, d // 2) for name in ("cos", "sin")}
+    parameters = {"batch": b, "heads": h, "length": n, "d": d, "tables": len(tables["cos"])}
+    return _APPLY[_planes(implementation)], parameters, {"x": x, **tables}
 
 
 def rope_apply(implementation: Implementation, inputs: Inputs) -> Expected:
     """x rotated by the tables of the call."""
-    x = inputs.arrays["x"]
-    b, h, n, d = x.shape
-    tables = {name: np.broadcast_to(inputs.arrays[name], (b, n, d // 2)) for name in ("cos", "sin")}
-    return expected(
-        _APPLY[_planes(implementation)],
-        {"batch": b, "heads": h, "length": n, "d": d},
-        {"x": x, **tables},
-        implementation.contract,
-    )
+    return expected(*call_of_rope_apply(implementation, inputs), implementation.contract)
 
 
 def width(inputs: Inputs) -> int:

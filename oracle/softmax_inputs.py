@@ -121,6 +121,8 @@ def softmax_inputs(scope: Scope, drawn: Draw) -> Inputs:
     )
 
 
+SPREAD = tuple(p for p in LOGITS if p.name not in ("large gaps", "spike", "shifted", "tiny"))
+"""Patterns under which gradients do not vanish: a row of one weight has none."""
 LONGEST_IN_HALF = 257
 
 
@@ -184,6 +186,15 @@ SOFTMAX: tuple[Family, ...] = (
         extras=(None,),
         build=softmax_inputs,
         patterns=LOGITS,
+    ),
+    Family(
+        name="softmax_gradients",
+        component="softmax",
+        says="rows of three and more, logits that leave several weights",
+        forms=partial(_forms, row=3),
+        extras=(None,),
+        build=softmax_inputs,
+        patterns=SPREAD,
     ),
     Family(
         name="softmax_empty",

@@ -18,8 +18,9 @@ _batch, _heads, _length, _d, _r = sp.symbols("batch heads length d r", integer=T
 _base = sp.Symbol("base", positive=True)
 _x = sp.IndexedBase("x", shape=(_batch, _heads, _length, _d), real=True)
 _positions = sp.IndexedBase(sp.Symbol("positions", integer=True))
+_tables = sp.Symbol("tables", integer=True, positive=True)
 _cos, _sin = (
-    sp.IndexedBase(name, shape=(_batch, _length, sp.floor(_d / 2)), real=True)
+    sp.IndexedBase(name, shape=(_tables, _length, sp.floor(_d / 2)), real=True)
     for name in ("cos", "sin")
 )
 
@@ -75,16 +76,18 @@ def rope(layout: str, direction: str) -> Definition:
 
 
 def rope_apply(layout: str, direction: str) -> Definition:
-    """x[a, h, m, c], cos[a, m, i], sin[a, m, i] -> x turned by the tables' angles."""
+    """x[a, h, m, c], cos[a, m, i], sin[a, m, i] -> x turned by the tables' angles. One table
+    counts for all batch entries, or each has its own."""
     pair, partner, first = plane(layout, _c, _d)
-    cos, sin = _cos[_a, _m, pair], _sin[_a, _m, pair]
+    own = sp.Mod(_a, _tables)
+    cos, sin = _cos[own, _m, pair], _sin[own, _m, pair]
     value = turned(_entry, partner, first, cos, sin if direction == "forward" else -sin)
     return Definition(
         f"rope_apply.{layout}.{direction}",
         rnd(value, "output"),
         ((_a, _batch), (_h, _heads), (_m, _length), (_c, _d)),
         (_x, _cos, _sin),
-        (_batch, _heads, _length, _d),
+        (_batch, _heads, _length, _d, _tables),
     )
 
 

@@ -62,6 +62,7 @@ def sizes(made: Definition, g: np.random.Generator) -> dict[str, Any]:
         "r": 2 * int(g.integers(1, d // 2 + 1)),
         "base": float(g.choice([10000.0, 500000.0, 2.0, 100.0])),
     }
+    drawn["tables"] = drawn["batch"]
     return {str(p): drawn[str(p)] for p in made.parameters}
 
 

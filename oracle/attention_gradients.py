@@ -1,0 +1,175 @@
+"""The laws of attention's gradients.
+
+Sources: the claims of `spec/attention_gradients.py`; FlashAttention-2 (Dao, 2023) for what fused
+backward passes do. dq, dk, dv and the gradient of the bias are those of the definition with all
+its options.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from attnspec.oracle.attention_calls import changed
+from attnspec.oracle.attention_values import attention, gradients, visible
+from attnspec.oracle.calls import close, same
+from attnspec.oracle.comparison import Comparison
+from attnspec.oracle.gradient_laws import gradient_laws, paired, upstream_of, vanishing
+from attnspec.oracle.law import Implementation, Inputs, Kind, Law
+
+Array = np.ndarray[Any, Any]
+
+
+def values_adjoint(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """The output is linear in v: <G, O> = <dv, v>, for each batch entry."""
+    upstream = upstream_of(inputs)
+    output, right = implementation(inputs), attention(implementation, inputs)
+    actual = implementation.gradients(inputs, upstream)["v"]
+    room = gradients(implementation, inputs, upstream)["v"].allowance
+    left = upstream, output, right.allowance
+    return [paired("<G, O> = <dv, v>", left, (inputs.arrays["v"], actual, room), 1)]
+
+
+def scores_adjoint(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """Scores are linear in q and in k alike: <dq, q> = <dk, k>, for each batch entry."""
+    upstream = upstream_of(inputs)
+    actual = implementation.gradients(inputs, upstream)
+    right = gradients(implementation, inputs, upstream)
+    q, k = ((inputs.arrays[name], actual[name], right[name].allowance) for name in ("q", "k"))
+    return [paired("<dq, q> = <dk, k>", q, k, 1)]
+
+
+def with_whole_bias(inputs: Inputs) -> Inputs:
+    """The same call with a bias of full shape, zeros where it has none."""
+    full = (*inputs.arrays["q"].shape[:3], inputs.arrays["k"].shape[2])
+    bias = inputs.arrays.get("bias", np.zeros(()))
+    return changed(inputs, bias=np.broadcast_to(bias, full).copy())
+
+
+def bias_rows_vanish(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """A constant added to a row of the bias changes nothing, so its gradient's rows add up to
+    0."""
+    call = with_whole_bias(inputs)
+    upstream = upstream_of(call)
+    actual = implementation.gradients(call, upstream)["bias"]
+    room = gradients(implementation, call, upstream)["bias"].allowance
+    what = "sum of a row of the bias's gradient: its positive part against its negative part"
+    return [vanishing(what, actual, room, -1, implementation.dtype)]
+
+
+def hidden_are_zero(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """Keys and values that no query sees, and biases of hidden pairs, have no gradient."""
+    call = with_whole_bias(inputs) if "bias" in inputs.arrays else inputs
+    actual = implementation.gradients(call, upstream_of(call))
+    seen = visible(implementation, call)
+    right = gradients(implementation, call, upstream_of(call))
+    found = []
+    unseen = ~seen.any(axis=(1, 2))  # by any query of any head: b s
+    # a queried row without keys, and what it touches, may be unspecified
+    known = all(np.isfinite(right[name].allowance).any() for name in right)
+    dtype = implementation.dtype
+    for name in ("k", "v"):
+        values = np.moveaxis(actual[name], 2, 1)[unseen]
+        found.append(_zeros(f"gradient of {name} that no query sees", values, dtype, known=known))
+    rows = actual["q"][~seen.any(axis=-1)]
+    found.append(_zeros("gradient of a query that sees nothing", rows, dtype, known=known))
+    if "bias" in actual:
+        pairs = actual["bias"][~seen]
+        found.append(_zeros("gradient of a hidden pair's bias", pairs, dtype, known=known))
+    return [comparison for comparison in found if comparison.actual.size]
+
+
+def _zeros(what: str, values: Array, dtype: str, *, known: bool) -> Comparison:
+    kept = values if known else values[:0]
+    return same(what, kept, np.zeros_like(kept), dtype)
+
+
+def long_sums(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """Equal scores and an upstream of ones: every weight is 1/s, so dv is the number of rows and
+    heads that share a key head, over s. A sum that is kept in half precision stops growing."""
+    zeros = np.zeros_like(inputs.arrays["q"])
+    call = changed(inputs, {"causal": None, "window": None}, q=zeros, mask=None, bias=None)
+    upstream = np.ones_like(upstream_of(call))
+    actual = implementation.gradients(call, upstream)
+    right = gradients(implementation, call, upstream)
+    dtype = implementation.dtype
+    return [close("gradient of v, a sum of equal terms", actual["v"], right["v"], dtype)]
+
+
+def _law(name: str, says: str, means: str, kind: Kind, check: Any, **more: Any) -> Law:
+    family = more.pop("inputs", "attention_gradients")
+    return Law(
+        f"attention.{name}", "attention", says, means, kind, check, inputs=family,
+        gradients=True, **more,
+    )  # fmt: skip
+
+
+LAWS: tuple[Law, ...] = (
+    *gradient_laws(
+        "attention",
+        gradients,
+        {
+            "gradients_match_oracle": (),
+            "zero_upstream": (),
+            "gradients_of_views": (),
+            "gradients_repeatable": (),
+            "gradient_leaves_output": (),
+        },
+        inputs="attention_gradients",
+        claims=(
+            "attention.gradient_of_queries",
+            "attention.gradient_of_keys",
+            "attention.gradient_of_values",
+            "attention.gradient_of_bias",
+        ),
+    ),
+    _law(
+        "gradients_of_values_adjoint",
+        "linear in v: the inner product of upstream and output is that of dv and v",
+        "the backward pass uses other weights than the forward pass, or loses rows or heads",
+        "gradient",
+        values_adjoint,
+        claims=("attention.values_adjoint",),
+        rejects=(),
+    ),
+    _law(
+        "gradients_of_scores_adjoint",
+        "scores are linear in q and in k: <dq, q> = <dk, k>",
+        "dq and dk come from different gradients of the scores",
+        "gradient",
+        scores_adjoint,
+        claims=("attention.scores_adjoint",),
+        rejects=(),
+    ),
+    _law(
+        "bias_gradient_rows_vanish",
+        "every row of the bias's gradient adds up to 0",
+        "the row's own term (the sum of P dP, or of O dO) is missing or is that of another row",
+        "gradient",
+        bias_rows_vanish,
+        options=("bias",),
+        claims=("attention.gradient_rows_vanish",),
+        rejects=(),
+    ),
+    _law(
+        "hidden_gradients_zero",
+        "what no query sees has a gradient of exactly 0",
+        "the backward pass forgets the mask, causality or the window",
+        "exact",
+        hidden_are_zero,
+        inputs="attention_hidden",
+        claims=("attention.gradient_of_masked_keys_vanishes",),
+        rejects=(),
+    ),
+    _law(
+        "long_sums",
+        "equal scores and an upstream of ones: dv is the number of rows over the number of keys",
+        "a long sum over rows or heads is kept in half precision, or part of it is lost",
+        "gradient",
+        long_sums,
+        inputs="attention_long",
+        claims=("attention.long_sum_of_equal_weights",),
+        rejects=(),
+    ),
+)

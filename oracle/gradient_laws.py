@@ -1,0 +1,223 @@
+"""Laws about gradients, the same for every component.
+
+Sources: the definitions' adjoint tapes (`oracle/adjoint.py`). A gradient is judged as the gradient
+of sum(upstream * result), with an upstream that is drawn: a sum of the result alone has a constant
+upstream, which softmax and norms send to zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from attnspec.oracle.calls import Check, alike, close, same
+from attnspec.oracle.comparison import Comparison
+from attnspec.oracle.components import COMPONENTS
+from attnspec.oracle.expected import Expected
+from attnspec.oracle.inputs import LAYOUTS, generator
+from attnspec.oracle.law import Implementation, Inputs, Law
+from attnspec.oracle.precision import snapped
+from attnspec.oracle.rounding import formed
+
+Array = np.ndarray[Any, Any]
+Gradients = Callable[[Implementation, Inputs, Array], Mapping[str, Expected]]
+"""From a call and an upstream to the right gradient of each differentiable argument."""
+
+SIZES = (0, 0, 0, 1, -1, 2, -3)
+"""Exponents of two for the size of an upstream."""
+MEAN = 4.0
+"""What one upstream in five is shifted by: rows of dP whose mean is large cancel with it."""
+
+
+def upstream_of(inputs: Inputs, purpose: str = "upstream") -> Array:
+    """A drawn gradient of the result, in the dtype of the call."""
+    rng = generator(inputs, purpose)
+    values: Any = rng.standard_normal(COMPONENTS[inputs.component].result(inputs))
+    values = values * 2.0 ** SIZES[int(rng.integers(len(SIZES)))]
+    if rng.random() < 0.2:
+        values = values + MEAN
+    return snapped(values, inputs.dtype)
+
+
+def match_oracle(gradients: Gradients) -> Check:
+    """Every element of every gradient within its derived allowance of the exact value."""
+
+    def check(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+        upstream = upstream_of(inputs)
+        actual = implementation.gradients(inputs, upstream)
+        right = gradients(implementation, inputs, upstream)
+        dtype = implementation.dtype
+        return [close(f"gradient of {name}", actual[name], right[name], dtype) for name in right]
+
+    return check
+
+
+def zero_upstream(gradients: Gradients) -> Check:
+    """An upstream of nothing but zeros gives zeros, where nothing can overflow on the way."""
+
+    def check(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+        upstream = np.zeros_like(upstream_of(inputs))
+        actual = implementation.gradients(inputs, upstream)
+        right = gradients(implementation, inputs, upstream)
+        found = []
+        for name, wanted in right.items():
+            value = np.where(np.isfinite(wanted.allowance), actual[name], 0.0)
+            found.append(
+                same(f"gradient of {name}", value, np.zeros_like(value), implementation.dtype)
+            )
+        return found
+
+    return check
+
+
+def _first_axis_repeats(inputs: Inputs) -> bool:
+    return True
+
+
+def of_views(
+    gradients: Gradients, expands: Callable[[Inputs], bool] = _first_axis_repeats
+) -> Check:
+    """Inputs and upstream as views, the upstream expanded too, give what copies give. `expands`:
+    whether an upstream that repeats along the leading axis has a gradient at all."""
+
+    def check(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+        rng = generator(inputs, "layouts")
+        plain = [name for name in LAYOUTS[1:] if name != "expanded"]
+        given = inputs.layout
+        if given == "contiguous":
+            given = plain[rng.integers(len(plain))]
+        kinds = LAYOUTS[1:] if expands(inputs) else plain
+        kind = kinds[rng.integers(len(kinds))]
+        upstream = upstream_of(inputs)
+        if kind == "expanded" and len(upstream):
+            # what a sum over the leading axis sends back
+            upstream = np.broadcast_to(upstream[:1], upstream.shape).copy()
+        views = implementation.gradients(inputs, upstream, layout=given, upstream_layout=kind)
+        copies = implementation.gradients(inputs, upstream, layout="contiguous")
+        right = gradients(implementation, inputs, upstream)
+        what = f"{given} inputs and {kind} upstream against copies: gradient of "
+        return [
+            alike(what + n, views[n], copies[n], 2.0 * right[n].allowance, implementation.dtype)
+            for n in right
+        ]
+
+    return check
+
+
+def repeatable(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """The same backward call twice in a row."""
+    promised = "repeatable-backward" in implementation.guarantees
+    upstream, dtype = upstream_of(inputs), implementation.dtype
+    first = implementation.gradients(inputs, upstream)
+    second = implementation.gradients(inputs, upstream)
+    return [
+        same(f"gradient of {name}, again", second[name], first[name], dtype, promised=promised)
+        for name in first
+    ]
+
+
+def leave_output(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """A backward call changes no byte of what it is given, upstream included, and the forward
+    call gives the same bits before and after."""
+    promised = "repeatable" in implementation.guarantees
+    dtype = implementation.dtype
+    before = implementation(inputs)
+    implementation.gradients(inputs, upstream_of(inputs))
+    record = implementation.memory()
+    after = implementation(inputs)
+    kept = record.before.astype(np.float64)
+    return [
+        same("bytes of inputs and upstream", record.after.astype(np.float64), kept, "float64"),
+        same("output after a backward call", after, before, dtype, promised=promised),
+    ]
+
+
+def paired(
+    what: str, left: tuple[Array, Array, Array], right: tuple[Array, Array, Array], keep: int
+) -> Comparison:
+    """Two inner products that must agree: each of a known factor, a result, and the result's
+    allowance, added up over all axes but the first `keep`. Formed in float64."""
+    sums, room = [], 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for known, result, allowance in (left, right):
+            axes = tuple(range(keep, known.ndim))
+            sums.append(np.sum(known * result, axis=axes))
+            size = np.sum(np.abs(known * result), axis=axes)
+            terms = int(np.prod(known.shape[keep:]))
+            room = room + np.sum(np.abs(known) * allowance, axis=axes) + formed(size, terms + 1)
+    return _where_known(what, sums[0], sums[1], np.asarray(room), "float64")
+
+
+def _where_known(
+    what: str, first: Array, second: Array, allowance: Array, dtype: str
+) -> Comparison:
+    """Two sides where something is known of both."""
+    known = np.isfinite(allowance)
+    return alike(what, first[known], second[known], allowance[known], dtype)
+
+
+def vanishing(what: str, values: Array, allowance: Array, axis: int, dtype: str) -> Comparison:
+    """A sum along an axis that must vanish: what is positive in it beside what is negative."""
+    positive = np.maximum(values, 0.0).sum(axis=axis)
+    negative = np.maximum(-values, 0.0).sum(axis=axis)
+    room = allowance.sum(axis=axis) + formed(positive + negative, values.shape[axis])
+    return _where_known(what, positive, negative, room, dtype)
+
+
+def gradient_laws(
+    component: str,
+    gradients: Gradients,
+    rejects: Mapping[str, tuple[str, ...]],
+    *,
+    inputs: str,
+    claims: tuple[str, ...],
+    expands: Callable[[Inputs], bool] = _first_axis_repeats,
+) -> tuple[Law, ...]:
+    """The rows that every component with gradients has. `rejects` maps a law's last name to its
+    faults; a law that it lacks is left out."""
+
+    def law(name: str, says: str, means: str, check: Check, **more: Any) -> Law:
+        return Law(
+            f"{component}.{name}", component, says, means, more.pop("kind", "exact"), check,
+            inputs=inputs, rejects=rejects[name], gradients=True, **more,
+        )  # fmt: skip
+
+    rows = {
+        "gradients_match_oracle": lambda name: law(
+            name,
+            "every gradient is the derivative of the definition, within its derived allowance",
+            "the backward pass differentiates something else than the forward pass computes",
+            match_oracle(gradients),
+            kind="gradient",
+            claims=claims,
+        ),
+        "zero_upstream": lambda name: law(
+            name,
+            "an upstream gradient of zeros gives gradients of zeros",
+            "the backward pass adds something to what it is given, or ignores it",
+            zero_upstream(gradients),
+        ),
+        "gradients_of_views": lambda name: law(
+            name,
+            "gradients of views, and from an upstream that is a view, are those of copies",
+            "the backward pass assumes the strides of a fresh tensor",
+            of_views(gradients, expands),
+            kind="reduced",
+        ),
+        "gradients_repeatable": lambda name: law(
+            name,
+            "the same backward call gives the same bits",
+            "gradients depend on something other than the arguments: a race, or old memory",
+            repeatable,
+            guarantee="repeatable-backward",
+        ),
+        "gradient_leaves_output": lambda name: law(
+            name,
+            "a backward call changes nothing that it is given, and no later output",
+            "the backward pass works in place, or leaves something behind",
+            leave_output,
+        ),
+    }
+    return tuple(row(name) for name, row in rows.items() if name in rejects)

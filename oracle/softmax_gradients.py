@@ -1,0 +1,69 @@
+"""The laws of softmax's gradient.
+
+Sources: the claims of `spec/closed_gradients.py` on softmax: dx = P (G - sum P G), along the axis.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from attnspec.oracle.comparison import Comparison
+from attnspec.oracle.expected import Expected, expected_gradients
+from attnspec.oracle.gradient_laws import gradient_laws, upstream_of, vanishing
+from attnspec.oracle.law import Implementation, Inputs, Law
+from attnspec.oracle.softmax import axis
+from attnspec.spec.softmax_definition import DEFINITION
+
+Array = np.ndarray[Any, Any]
+
+
+def gradients(
+    implementation: Implementation, inputs: Inputs, upstream: Array
+) -> dict[str, Expected]:
+    """The gradient of x, of its shape."""
+    x, dim = inputs.arrays["x"], axis(inputs)
+    moved, last = np.moveaxis(x, dim, -1), np.moveaxis(upstream, dim, -1)
+    rows, n = int(np.prod(moved.shape[:-1], dtype=np.int64)), moved.shape[-1]
+    (right,) = expected_gradients(
+        DEFINITION,
+        ("x",),
+        {"rows": rows, "n": n},
+        {"x": moved.reshape(rows, n), "upstream": last.reshape(rows, n)},
+        implementation.contract,
+    )
+    return {"x": right.reshaped(moved.shape).moved(-1, dim % x.ndim)}
+
+
+def rows_vanish(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """A constant added to a row changes nothing, so the gradient of a row adds up to 0."""
+    upstream = upstream_of(inputs)
+    actual = implementation.gradients(inputs, upstream)["x"]
+    allowance = gradients(implementation, inputs, upstream)["x"].allowance
+    what = "sum of a row's gradient: its positive part against its negative part"
+    return [vanishing(what, actual, allowance, axis(inputs), implementation.dtype)]
+
+
+LAWS: tuple[Law, ...] = (
+    *gradient_laws(
+        "softmax",
+        gradients,
+        {"gradients_match_oracle": (), "zero_upstream": (), "gradients_of_views": ()},
+        inputs="softmax_gradients",
+        claims=("softmax.gradient",),
+        expands=lambda inputs: axis(inputs) % inputs.arrays["x"].ndim != 0,
+    ),
+    Law(
+        "softmax.gradient_rows_vanish",
+        "softmax",
+        "the gradient of a row of logits adds up to 0",
+        "the row's own term sum P G is missing, or is that of another row or axis",
+        "gradient",
+        rows_vanish,
+        inputs="softmax_gradients",
+        claims=("softmax.gradient_rows_vanish",),
+        rejects=(),
+        gradients=True,
+    ),
+)
