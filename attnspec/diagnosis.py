@@ -7,7 +7,7 @@ as they were drawn, not on simplified ones, which too many mistakes fail alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
@@ -26,6 +26,8 @@ CLOSE = 0.5
 a loose one explains any small error."""
 MULTIPLIED = ("products",)
 """Places where hardware rounds to tf32."""
+UNSPECIFIED = "unspecified"
+"""The value of a convention that promises nothing."""
 OUTPUT = "output"
 """The result itself, whose format is the storage dtype and cannot be declared."""
 ADVISABLE = 0.03
@@ -59,7 +61,7 @@ def _by_convention(evidence: Evidence) -> list[Explanation]:
     single = [(change,) for change in others(subject.component, subject.conventions)]
     double = [(a[0], b[0]) for a, b in combinations(single, 2) if a[0][0] != b[0][0]]
     for changes in (single, double):
-        found = []
+        found: dict[tuple[tuple[str, str], ...], Explanation] = {}
         for change in changes:
             other = subject.with_conventions({**subject.conventions, **dict(change)})
             distance = evidence.distance_under(other)
@@ -67,10 +69,16 @@ def _by_convention(evidence: Evidence) -> list[Explanation]:
                 pairs = "+".join(f"{name}={value}" for name, value in change)
                 declare = ", ".join(f'"{name}": "{value}"' for name, value in change)
                 says = f"declare conventions={{{declare}}} in TARGET, if that is what it follows"
-                found.append(Explanation(f"convention:{pairs}", distance, says))
+                found[change] = Explanation(f"convention:{pairs}", distance, says)
         if found:
-            return sorted(found, key=lambda e: e.distance)
+            return sorted(_telling(found), key=lambda e: e.distance)
     return []
+
+
+def _telling(found: Mapping[tuple[tuple[str, str], ...], Explanation]) -> list[Explanation]:
+    """Those that promise something, if any does: `unspecified` explains whatever is there."""
+    vague = {change for change in found if any(value == UNSPECIFIED for _, value in change)}
+    return [found[change] for change in found if change not in vague] or list(found.values())
 
 
 def _by_precision(evidence: Evidence) -> list[Explanation]:

@@ -20,7 +20,7 @@ from attnspec.oracle.law import Inputs, Law
 from attnspec.oracle.literal import literal
 from attnspec.oracle.precision import JUDGED_SHARE
 from attnspec.outcome import NOT_PROMISED, Outcome
-from attnspec.presets import tightest
+from attnspec.presets import is_exact, tightest
 from attnspec.search import KEPT_FAILING, Sweep, chosen, simplest, stable_seed, sweep
 from attnspec.subject import Subject
 from attnspec.traits import in_common
@@ -71,16 +71,23 @@ def outcome_of(law: Law, loaded: Loaded, dtype: str, device: str, effort: Effort
         return replace(blank, reason="bfloat16 through DLPack needs torch on the suite's side")
     if subject.signature.problem:
         return replace(blank, status="fail", reason=subject.signature.problem)
-    lacking = [option for option in law.options if not subject.accepts(option)]
-    if lacking:
-        return replace(blank, reason=f"{law.component} does not accept {', '.join(lacking)}")
-    if law.gradients and not subject.differentiable:
-        return replace(blank, reason=without_gradients(law.component))
+    if reason := out_of_reach(law, subject):
+        return replace(blank, reason=reason)
     try:
         with one_thread(loaded):
             return _driven(law, subject, blank, effort)
     except LawError as error:
         return replace(blank, reason=f"error in the law itself: {error}", error=str(error))
+
+
+def out_of_reach(law: Law, subject: Subject) -> str:
+    """What a function lacks that a law is about; empty where it lacks nothing."""
+    lacking = [option for option in law.options if not subject.accepts(option)]
+    if lacking:
+        return f"{law.component} does not accept {', '.join(lacking)}"
+    if law.gradients and not subject.differentiable:
+        return without_gradients(law.component)
+    return ""
 
 
 def _unnamed(loaded: Loaded, dtype: str, device: str) -> str:
@@ -162,7 +169,7 @@ def _without_failure(counted: Outcome, law: Law, subject: Subject, swept: Sweep)
         share = swept.judged / swept.elements
         reason = f"only {share:.0%} of the elements could be judged: the allowance says too little"
         return replace(counted, reason=reason)
-    preset = tightest(law, subject, swept.passes) if law.kind == "oracle" else ""
+    preset = tightest(law, subject, swept.passes) if is_exact(law) else ""
     return replace(counted, status="pass", preset=preset)
 
 
@@ -235,14 +242,16 @@ def _others_of(law: Law, subject: Subject) -> list[Law]:
     from attnspec.oracle import LAWS
 
     alike = (o for o in LAWS if o.component == law.component and o.inputs == law.inputs)
-    return [o for o in alike if o.id != law.id and all(map(subject.accepts, o.options))]
+    return [o for o in alike if o.id != law.id and not out_of_reach(o, subject)]
 
 
 def _oracle_of(law: Law) -> Law | None:
-    """The comparison of the component's results with the exact value, if `law` is another."""
-    if law.kind == "oracle":
+    """The comparison of the component's results with the exact value, or for laws about gradients
+    that of its gradients, if `law` is another."""
+    if is_exact(law):
         return None
     from attnspec.oracle import LAWS
 
-    same = (other for other in LAWS if other.component == law.component)
-    return next((other for other in same if other.kind == "oracle"), None)
+    exact = [other for other in LAWS if other.component == law.component and is_exact(other)]
+    alike = [other for other in exact if other.gradients == law.gradients]
+    return next(iter(alike or exact), None)

@@ -10,6 +10,11 @@ from attnspec.oracle.precision import PRESETS, contract
 from attnspec.subject import Subject
 
 
+def is_exact(law: Law) -> bool:
+    """Whether a law compares results, or gradients, with their exact values."""
+    return law.kind == "oracle" or law.id.endswith(".gradients_match_oracle")
+
+
 def tightest(law: Law, subject: Subject, passes: Sequence[Inputs]) -> str:
     """The tightest preset that holds, with every looser one, on calls that pass under the
     declared contract; empty where none does."""

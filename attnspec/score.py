@@ -14,7 +14,7 @@ from typing import Any
 from attnspec import __version__
 from attnspec.catalogue import all_faults
 from attnspec.devices import one_thread
-from attnspec.driving import Effort, outcome_of, scope_of, seed_of
+from attnspec.driving import Effort, out_of_reach, outcome_of, scope_of, seed_of
 from attnspec.judging import judged
 from attnspec.loading import Loaded, load
 from attnspec.oracle.inputs import strategy
@@ -117,9 +117,7 @@ def fault_score(identity: str, effort: Effort) -> FaultScore:
 
 def _count(law: Law, loaded: Loaded, dtype: str, effort: Effort) -> Count | None:
     subject = Subject(loaded, law.component, dtype)
-    if not all(subject.accepts(option) for option in law.options):
-        return None
-    if law.gradients and not subject.differentiable:
+    if out_of_reach(law, subject):
         return None
     judge = functools.partial(judged, law, subject)
     draws = strategy(law.inputs, scope_of(subject))
