@@ -150,6 +150,51 @@ class Emulated(Float64):
 
         return closure
 
+    def rsum(self, op: Op, plan: Plan) -> Any:
+        total, running = self.sum(op, plan), self.running(op)
+        return lambda a, count: running(total, a, count)
+
+    def rdot(self, op: Op, plan: Plan) -> Any:
+        """The products of one dot, their sum stored `count` - 1 times."""
+        fmt, operand = self.contract.format(op.place), self.contract.format("products")
+        total, running = self.sum(op, plan), self.running(op)
+
+        def closure(a: Array, b: Array, count: Array) -> Array:
+            if operand.roundoff > fmt.roundoff:
+                a, b = self.off(a, operand), self.off(b, operand)
+            return np.asarray(running(total, self.off(a * b, fmt), count))
+
+        return closure
+
+    def running(self, op: Op) -> Any:
+        """A sum in parts along the first summed axis, stored after each but the first."""
+        fmt = self.contract.format("reductions")
+
+        def closure(total: Any, a: Array, count: Array) -> Array:
+            axis = op.extra[0]
+            parts = np.array_split(a, min(int(count.max()), a.shape[axis]), axis=axis)
+            found = total(parts[0])
+            for part in parts[1:]:
+                found = self.off(found + total(part), fmt)
+            return np.asarray(found)
+
+        return closure
+
+    def scatter(self, op: Op, plan: Plan) -> Any:
+        """Terms that meet added one after another, stored each time."""
+        exact = super().scatter(op, plan)
+        fmt = self.contract.format("reductions")
+        index = np.asarray(plan.constant(op.args[1]))
+
+        def closure(a: Array, _: Array) -> Array:
+            found = exact(a, _)
+            _, counts = np.unique(index, return_counts=True)
+            for _ in range(int(counts.max(initial=1)) - 1):
+                found = self.off(found, fmt)
+            return np.asarray(found)
+
+        return closure
+
     def dot(self, op: Op, plan: Plan) -> Any:
         """Rounded products, then their sum."""
         fmt, operand = self.contract.format(op.place), self.contract.format("products")

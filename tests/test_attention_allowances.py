@@ -1,0 +1,99 @@
+"""The allowances of attention and of its gradients: certified values, forms that agree, and no
+rounding that the contract allows leaves them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnspec.oracle.adjoint import gradients
+from attnspec.oracle.balls import BALLS, BOTH_FORMS, midpoints, precision, radii
+from attnspec.oracle.compiler import compiled
+from attnspec.oracle.errors import errors_of
+from attnspec.oracle.float64 import FLOAT64
+from attnspec.oracle.plan import Plan, planned
+from attnspec.oracle.precision import EVALUATION, contract
+from attnspec.oracle.tape import Tape
+from tests.attention_cases import KINDS, Case, case
+from tests.emulation import STYLES, Emulated
+
+Array = np.ndarray[Any, Any]
+EXACT = contract("float64", {"angles": "float64"})
+BOTH = ("forward", "backward")
+
+
+def tape_of(call: Case, direction: str) -> Tape:
+    if direction == "forward":
+        return compiled(call.definition)
+    return gradients(call.definition, call.names)
+
+
+def several(tape: Tape, given: Any) -> tuple[Any, ...]:
+    return (given,) if len(tape.results) == 1 else given
+
+
+@pytest.mark.parametrize("direction", BOTH)
+def test_float64_lies_in_the_enclosure_widened_by_its_own_bound(direction: str) -> None:
+    g = np.random.default_rng(7)
+    for turn in range(40):
+        call = case(g, KINDS[turn % len(KINDS)], "float64")
+        tape = tape_of(call, direction)
+        with precision(160):
+            balls = several(tape, planned(tape, BALLS, call.key)(call.arrays))
+            planned(tape, BOTH_FORMS, call.key)(call.arrays)  # forms that differ raise
+        values = several(tape, planned(tape, FLOAT64, call.key)(call.arrays))
+        bounds = several(tape, planned(tape, errors_of(EXACT), call.key)(call.arrays))
+        for ball, value, (v, own) in zip(balls, values, bounds, strict=True):
+            high, low = midpoints(ball)
+            room = own * (1 + EVALUATION) + radii(ball)
+            for found in (value, v):
+                assert (np.abs((found - high) - low) <= room).all(), call.options
+            assert (radii(ball) <= 2.0**-70 * (np.abs(high) + 2.0**-40)).all()
+
+
+@pytest.mark.parametrize("direction", BOTH)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_no_emulated_rounding_leaves_the_allowance(dtype: str, direction: str) -> None:
+    """Each mark and operation rounded at random and as badly as possible, both forms of each
+    value, where each scale may be applied."""
+    g = np.random.default_rng(11)
+    declared: list[Any] = [None, "flash", "strict", {"reductions": "storage"}]
+    worst = 0.0
+    for turn in range(4 * len(KINDS)):
+        scaling = ("any", "query", "key", "both", "scores")[turn % 5]
+        call = case(g, KINDS[turn % len(KINDS)], dtype, scaling=scaling)
+        tape = tape_of(call, direction)
+        rules = contract(dtype, declared[turn % 4])
+        bounds = several(tape, planned(tape, errors_of(rules), call.key)(call.arrays))
+        for style in STYLES:
+            emulated = Plan(tape, Emulated(rules, g, style), call.parameters)(call.arrays)
+            for (v, e), actual in zip(bounds, several(tape, emulated), strict=True):
+                room = e * (1 + EVALUATION)
+                with np.errstate(invalid="ignore"):
+                    assert (np.abs(actual - v) <= room).all(), (turn, style, call.options)
+                    ratio = np.abs(actual - v)[room > 0] / room[room > 0]
+                worst = max(worst, float(ratio[np.isfinite(ratio)].max(initial=0.0)))
+    assert worst > 0.3
+
+
+def test_the_scale_on_either_side_covers_query_key_and_both() -> None:
+    """One form stands for three: its allowance is nowhere smaller than theirs."""
+    g = np.random.default_rng(23)
+    for turn in range(60):
+        dtype = ("float32", "bfloat16", "float16")[turn % 3]
+        call = case(g, KINDS[turn % len(KINDS)], dtype)
+        rules = errors_of(contract(dtype))
+        v, e = planned(compiled(call.definition), rules, call.key)(call.arrays)
+        for scaling in ("query", "key", "both", "scores"):
+            single = call._replace(options=_with(call, scaling))
+            w, f = planned(compiled(single.definition), rules, call.key)(call.arrays)
+            assert (np.abs(w - v) <= 2.0**-40 * (np.abs(v) + e)).all()
+            assert (f <= e * (1 + EVALUATION)).all(), (scaling, call.options)
+
+
+def _with(call: Case, scaling: str) -> Any:
+    from dataclasses import replace
+
+    return replace(call.options, scaling=scaling)
