@@ -12,6 +12,8 @@ from attnspec.impls.targets.torch_sdpa import FLASH
 from attnspec.impls.targets.torch_sdpa_flash import as_kernel_wants
 from attnspec.target import Target
 
+OPERATOR = "_scaled_dot_product_flash_attention_for_cpu"
+
 TARGET = Target(
     name="torch.sdpa_flash_lse",
     devices=("cpu",),
@@ -32,7 +34,7 @@ def attention(
     scale: float | None = None,
     return_lse: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """`_scaled_dot_product_flash_attention_for_cpu`."""
+    """What autograd gets from the kernel."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     visible = both(mask, lower_right(q, k) if causal else None)
     if visible is not None and bias is None:
@@ -42,7 +44,7 @@ def attention(
     one = None if one is None else with_axes(one, 4)
     wanted = v.shape[-1]
     q, k, v = as_kernel_wants(q, k, v)
-    operator: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    operator: Any = getattr(torch.ops.aten, OPERATOR)
     output, lse = operator(q, k, v, attn_mask=one, scale=scale)
     output = output[..., :wanted]
     return (output, lse) if return_lse else output
