@@ -46,7 +46,7 @@ def _terms(node: sp.Expr) -> list[_Term]:
         return _multiplied(node.args)
     if isinstance(node, sp.Sum):
         names = {index: sp.Dummy(index.name, integer=True) for index, _, _ in node.limits}
-        limits = tuple((names[index], low, high) for index, low, high in node.limits)
+        limits = tuple(tuple(part.xreplace(names) for part in limit) for limit in node.limits)
         inner = _terms(node.function.xreplace(names))
         return [_Term(term.factor, term.limits + limits) for term in inner]
     if isinstance(node, sp.exp):

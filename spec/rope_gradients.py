@@ -92,14 +92,14 @@ def _vectors() -> tuple[Step, ...]:
             for name, formula, array in zip(("first", "second"), closed, _x, strict=True)
         ]
     for layout in LAYOUTS:
-        definition = rope(layout, "forward")
-        closed = GRADIENTS[f"{definition.name}.x"]
-        (kept, _), (gradient, _) = (unmarked(d.expression).args[1] for d in (definition, closed))
-        where = tuple(axis for axis, _ in closed.axes)
+        given = rope(layout, "forward")
+        turned_back = GRADIENTS[f"{given.name}.x"]
+        (kept, _), (gradient, _) = (unmarked(d.expression).args[1] for d in (given, turned_back))
+        where = tuple(axis for axis, _ in turned_back.axes)
         steps.append(
             Step(
                 f"{layout}: a channel that is kept has upstream for its gradient",
-                gradient - sp.diff(closed.arrays[0][where] * kept, definition.arrays[0][where]),
+                gradient - sp.diff(turned_back.arrays[0][where] * kept, given.arrays[0][where]),
             )
         )
     return tuple(steps)
