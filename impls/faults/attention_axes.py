@@ -64,7 +64,7 @@ def _mixed_width(output: Tensor) -> Tensor:
     heads, width = output.shape[1], output.shape[-1]
     joined = output.transpose(1, 2).flatten(-2)
     # channels of a head lie together; read with the heads inside
-    return joined.unflatten(-1, (width, heads)).movedim(-1, 1)
+    return joined.reshape(*joined.shape[:-1], width, heads).movedim(-1, 1)
 
 
 FAULTS = (

@@ -27,7 +27,7 @@ def by_reading(names: str, read: Callable[[Tensor], Tensor]) -> Functions:
     """A right attention that reads these tensors in another way."""
 
     def made(arguments: Arguments) -> Any:
-        found = {
+        found: Arguments = {
             name: read(x) if name in names.split() and isinstance(x, Tensor) else x
             for name, x in arguments.items()
         }
@@ -41,7 +41,9 @@ def by_returning(changed: Callable[[Tensor, Tensor, Arguments], Any]) -> Functio
 
     def made(arguments: Arguments) -> Any:
         # copies, so that what is overwritten afterwards is not what the gradient needs
-        copies = {n: x.clone() if isinstance(x, Tensor) else x for n, x in arguments.items()}
+        copies: Arguments = {
+            n: x.clone() if isinstance(x, Tensor) else x for n, x in arguments.items()
+        }
         output, lse = right.attention(**{**copies, "return_lse": True})
         return changed(output, lse, arguments)
 

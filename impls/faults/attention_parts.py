@@ -32,7 +32,9 @@ def by_tiles(results: Callable[[Call, list[Tensor], list[Tensor]], Results]) -> 
     def whole(given: Call) -> Results:
         masked = hidden(scores(given), visible(given))
         values = repeated(given.v, given.q.shape[1])
-        return results(given, list(masked.split(KEYS, -1)), list(values.split(KEYS, -2)))
+        return results(
+            given, list(torch.split(masked, KEYS, -1)), list(torch.split(values, KEYS, -2))
+        )
 
     return by_results(whole)
 

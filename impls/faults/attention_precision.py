@@ -50,6 +50,12 @@ class _Through(torch.autograd.Function):
         return gradients[0], None
 
 
+def through(x: Tensor, rounded: Callable[[Tensor], Tensor]) -> Tensor:
+    """`rounded(x)`, with the gradient of the identity."""
+    found: Tensor = _Through.apply(x, rounded)  # type: ignore[no-untyped-call]
+    return found
+
+
 def rounded_to(x: Tensor, dtype: torch.dtype) -> Tensor:
     """The nearest numbers of another dtype, in the dtype of `x`."""
     return x.to(dtype).to(x.dtype)
@@ -64,7 +70,7 @@ def in_tf32(x: Tensor) -> Tensor:
 
 def _float32_inside(arguments: dict[str, Any]) -> Any:
     storage = arguments["q"].dtype
-    narrow = {
+    narrow: dict[str, Any] = {
         name: x.to(torch.float32) if isinstance(x, Tensor) and x.is_floating_point() else x
         for name, x in arguments.items()
     }
@@ -76,8 +82,7 @@ def _float32_inside(arguments: dict[str, Any]) -> Any:
 
 def _tf32(given: Call) -> Results:
     def narrow(x: Tensor) -> Tensor:
-        found: Tensor = _Through.apply(x, in_tf32)
-        return found
+        return through(x, in_tf32)
 
     given = replace(given, q=narrow(given.q), k=narrow(given.k), v=narrow(given.v))
     weights, lse = weighted(hidden(scores(given), visible(given)))
@@ -118,7 +123,7 @@ def _sum_in_storage(given: Call) -> Results:
     masked = hidden(scores(given), visible(given))
     numerators = numerators_of(masked)
     total = torch.zeros_like(numerators[..., :1], dtype=given.storage)
-    for entry in numerators.split(1, -1):
+    for entry in torch.split(numerators, 1, -1):
         total = (total + entry).to(given.storage)
     weights, _ = over_total(numerators, total.to(numerators.dtype), masked)
     return mean(given, weights), weighted(masked)[1]
@@ -151,8 +156,7 @@ def _exp_interpolated(masked: Tensor) -> Results:
 
 def _weights_floored(masked: Tensor) -> Results:
     weights, lse = weighted(masked)
-    coarse: Tensor = _Through.apply(weights, lambda x: (x * 256.0).floor() / 256.0)
-    return coarse, lse
+    return through(weights, lambda x: (x * 256.0).floor() / 256.0), lse
 
 
 FAULTS = (

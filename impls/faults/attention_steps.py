@@ -85,13 +85,11 @@ def call(arguments: Mapping[str, Any]) -> Call:
     """The arguments, floating ones widened."""
     storage = arguments["q"].dtype
     wide = torch.promote_types(storage, torch.float32)
-    return Call(
-        storage=storage,
-        **{
-            name: x.to(wide) if isinstance(x, Tensor) and x.is_floating_point() else x
-            for name, x in arguments.items()
-        },
-    )
+    widened: dict[str, Any] = {
+        name: x.to(wide) if isinstance(x, Tensor) and x.is_floating_point() else x
+        for name, x in arguments.items()
+    }
+    return Call(**widened, storage=storage)
 
 
 def by_arguments(changed: Callable[[Call], Call]) -> Functions:
