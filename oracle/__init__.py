@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from attnspec.oracle import rope, rope_apply, softmax
+from attnspec.oracle import (
+    attention,
+    attention_gradients,
+    rope,
+    rope_apply,
+    rope_gradients,
+    softmax,
+    softmax_gradients,
+)
 from attnspec.oracle.law import Law
 
-LAWS: tuple[Law, ...] = (*softmax.LAWS, *rope.LAWS, *rope_apply.LAWS)
+LAWS: tuple[Law, ...] = (
+    *softmax.LAWS,
+    *softmax_gradients.LAWS,
+    *attention.LAWS,
+    *attention_gradients.LAWS,
+    *rope.LAWS,
+    *rope_apply.LAWS,
+    *rope_gradients.LAWS,
+)
 """Every law, component by component."""
 
 
