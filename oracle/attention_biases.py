@@ -34,8 +34,9 @@ def _integers(rng: np.random.Generator, shape: Shape, _dtype: str) -> Array:
     return rng.integers(-2, 3, shape).astype(np.float64)
 
 
-def _normal(rng: np.random.Generator, shape: Shape, _dtype: str) -> Array:
-    return rng.standard_normal(shape) * (1.0, 0.25, 2.0)[int(rng.integers(3))]
+def _normal(rng: np.random.Generator, shape: Shape, dtype: str) -> Array:
+    sizes = (0.25, 0.5, 0.125) if dtype == "bfloat16" else (1.0, 0.25, 2.0)
+    return rng.standard_normal(shape) * sizes[int(rng.integers(3))]
 
 
 def _row_constants(rng: np.random.Generator, shape: Shape, dtype: str) -> Array:
@@ -73,8 +74,8 @@ def _one_up(rng: np.random.Generator, shape: Shape, _dtype: str) -> Array:
     return np.where(np.arange(shape[-1]) == at, 4.0, 0.25 * rng.standard_normal(shape))
 
 
-def _hidden(share: float, rng: np.random.Generator, shape: Shape, _dtype: str) -> Array:
-    return np.where(rng.random(shape) < share, -np.inf, rng.standard_normal(shape))
+def _hidden(share: float, rng: np.random.Generator, shape: Shape, dtype: str) -> Array:
+    return np.where(rng.random(shape) < share, -np.inf, _normal(rng, shape, dtype))
 
 
 def _triangle(_rng: np.random.Generator, shape: Shape, _dtype: str) -> Array:

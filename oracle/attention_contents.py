@@ -107,13 +107,14 @@ CALM: tuple[Contents, ...] = (
     *_turned(tuple(p for p in _PAIRS if {*p[:2]} <= _CALM), _EVEN, 8),
 )
 """Nothing that stands out, for laws that compare two runs."""
-_MOVING = tuple(p for p in _PAIRS if "equal rows" not in p and p[2] < 7)
+_ALIKE = {"equal rows", "rising ramp", "cancelling pairs", "shifted", "spike"}
+_MOVING = tuple(p for p in _PAIRS if not {*p[:2]} & _ALIKE)
 _UNLIKE = ("normal", "signs", "small integers", "normal", "midpoints", "sparse", "normal",
            "scaled by row", "halves", "heavy-tailed", "normal")  # fmt: skip
 GRADIENTS: tuple[Contents, ...] = (
     *_FIRST,
     *_turned(_MOVING, _UNLIKE, 24),
-    *_turned(_PAIRS, ("mean and noise", "one-hot", "ones", "spike"), 2),
+    *_turned(_PAIRS, ("mean and noise", "one-hot", "ones", "spike"), 1),
 )
 """Mostly such that no gradient vanishes as a whole: no keys or values that are all alike."""
 
@@ -149,6 +150,11 @@ BLUNT: Mapping[str, tuple[int, ...]] = {
     "bfloat16": (-2, -1, -3),
 }
 """The same where two allowances must fit into what is judged."""
+FAINT: Mapping[str, tuple[int, ...]] = {
+    **BLUNT,
+    "bfloat16": (-5, -4, -6, -3, -5, -2),
+}
+"""The same for gradients, in which differences are stored of what was stored."""
 _HALVES = ("bfloat16", "float16")
 _LIFTED = 4
 """Keys from which values in bfloat16 have a mean: sums over them that cancel cannot be judged."""
@@ -166,18 +172,16 @@ def exponent(
     dtype: str,
     d: int,
     options: Mapping[str, Any],
-    *,
-    calm: bool = False,
+    sizes: Mapping[str, tuple[int, ...]],
 ) -> int:
     """Of the power of two by which queries are scaled."""
     scale, cap = options.get("scale"), options.get("softcap")
-    table = (BLUNT if calm else SHARP)[dtype]
-    sharp = table[int(rng.integers(len(table)))]
+    sharp = sizes[dtype][int(rng.integers(len(sizes[dtype])))]
     if dtype in _HALVES:
         sharp -= contents.size
     if scale is not None:
         sharp -= round(log2(scale * d**0.5))
-    if cap is not None and not calm and rng.random() < 0.5:
+    if cap is not None and sizes is SHARP and rng.random() < 0.5:
         # where the cap bends
         sharp += min(max(round(log2(cap)) - 1, 0), 1 if dtype in _HALVES else 4)
     return sharp

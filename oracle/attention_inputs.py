@@ -5,12 +5,13 @@ The families that laws refer to are in `attention_families.py`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, cast
 
 import numpy as np
 
 from attnspec.oracle.attention_biases import ONE_HIDDEN, ROW_HIDDEN, Bias
-from attnspec.oracle.attention_contents import Contents, arrays_of, exponent
+from attnspec.oracle.attention_contents import SHARP, Contents, arrays_of, exponent
 from attnspec.oracle.attention_masks import HOLE, ROW, Mask, handed, sees, with_a_key
 from attnspec.oracle.family import Array, Draw, Dress, Form, Scope
 from attnspec.oracle.law import Inputs
@@ -29,20 +30,20 @@ def attention_inputs(
     scope: Scope,
     drawn: Draw,
     *,
-    calm: bool = False,
+    sizes: Mapping[str, tuple[int, ...]] = SHARP,
     lift: float = 0.6,
     hidden: bool = False,
     empty_rows: bool = False,
 ) -> Inputs:
     """A call of attention in which every row sees a key; with `empty_rows` some row sees none,
-    with `hidden` some row doesn't see all of them. `calm`: with scores that leave small
-    allowances; `lift`: how often values in bfloat16 have a mean. The variance never counts: the
+    with `hidden` some row doesn't see all of them. `sizes`: exponents of the sizes of scores;
+    `lift`: how often values in bfloat16 have a mean. The variance never counts: the
     sum of a softmax is coherent."""
     form, extra, pattern, dress, seed = drawn
     rng = np.random.default_rng(seed)
     b, h, g, t, s, d, e = form.shape
     contents = cast("Contents", pattern)
-    sharp = exponent(rng, contents, scope.dtype, d, form.options, calm=calm)
+    sharp = exponent(rng, contents, scope.dtype, d, form.options, sizes)
     shapes = ((b, h, t, d), (b, g, s, d), (b, g, s, e))
     made = arrays_of(rng, shapes, contents, dress, scope.dtype, sharp=sharp, lift=lift)
     extra = _taken(scope, extra)

@@ -199,6 +199,10 @@ MASKS: tuple[Mask, ...] = (
 )
 """Simplest first. Rows that lose all keys are given one back (`with_a_key`)."""
 
+LEAVING_ONE = tuple(
+    mask for mask in MASKS if "leading" in mask.name or mask.name == "one key seen in every row"
+)
+"""Those that leave rows of few keys with a single one, of which the weight is 1 whatever it is."""
 NOTHING_HIDDEN = Mask("all seen", "b h t s", _all)
 
 
