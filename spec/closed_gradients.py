@@ -181,11 +181,11 @@ def attention(of: str, order: str = "grouped", *, softcap: bool = False) -> Defi
     by_key = ((_b, _batch), (_g, _groups), (_j, _keys))
     group = (_t, 0, _members - 1)
     expression, axes = {
-        "q": (single.of_query, (*by_query, (_l, _d))),
-        "k": (sp.Sum(member.of_key, group), (*by_key, (_l, _d))),
-        "v": (sp.Sum(member.of_value, group), (*by_key, (_c, _e))),
-        "bias": (single.of_score, (*by_query, (_j, _keys))),
-    }[of]
+        "q": lambda: (single.of_query, (*by_query, (_l, _d))),
+        "k": lambda: (sp.Sum(member.of_key, group), (*by_key, (_l, _d))),
+        "v": lambda: (sp.Sum(member.of_value, group), (*by_key, (_c, _e))),
+        "bias": lambda: (single.of_score, (*by_query, (_j, _keys))),
+    }[of]()
     sizes = (_batch, _groups, _members, _queries, _keys, _d, _e, _scale)
     return Definition(
         f"attention.{'softcap.' if softcap else ''}{of}",
