@@ -93,10 +93,6 @@ def _scores_in(dtype: torch.dtype) -> Functions:
     return by_scores(lambda given: rounded_to(scores(given), dtype))
 
 
-def _in_storage(made: Callable[[Call], Tensor]) -> Callable[[Call], Tensor]:
-    return lambda given: rounded_to(made(given), given.storage)
-
-
 def _products_before_scale(given: Call) -> Tensor:
     plain = products(replace(given, scale=1.0))
     return rounded_to(plain, given.storage) * given.factor
@@ -281,7 +277,7 @@ FAULTS = (
         reason="rounds scores to half precision, although it promises them in float32",
         remedy="Keep scores in float32 up to the weights, or drop the promise.",
         law="attention.matches_oracle",
-        functions=by_scores(_in_storage(scores)),
+        functions=by_scores(lambda given: rounded_to(scores(given), given.storage)),
         precision=WIDE,
         dtypes=HALVES,
     ),
