@@ -37,12 +37,14 @@ TARGETS: Mapping[str, str] = {
     "jax": "attnspec.impls.targets.jax",
     "onnxruntime": "attnspec.impls.targets.onnxruntime",
     "onnx.reference": "attnspec.impls.targets.onnx_reference",
+    "onnx.broadcast": "attnspec.impls.targets.onnx_broadcast",
 }
 """Name to the module that is the target."""
 
 KNOWN_TO_FAIL: Mapping[str, str] = {
     "rotary-embedding-torch.offset": "positions are rounded to the dtype of x",
     "torch.sdpa_flash_lse": "the log-sum-exp of a row that sees no key is 0",
+    "onnx.broadcast": "causality and a mask that all queries share are that of the first query",
     "mlx.default": "rows in half precision are summed in half precision",
 }
 """Targets with a defect of their library, each a row of BUGS.md. A run over all targets expects

@@ -7,13 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.impls.targets.onnx_graphs import Array, batched, rotary_graph, softmax_graph
+from attnspec.impls.targets.onnx_graphs import (
+    Array,
+    attention_graph,
+    attention_options,
+    batched,
+    one_mask,
+    rotary_graph,
+    softmax_graph,
+    with_all_keys,
+)
 from attnspec.target import Target
 
 TARGET = Target(
     name="onnxruntime",
     # its RotaryEmbedding has neither float64 nor bfloat16
     dtypes=("float32", "float16"),
+    conventions={"attention.causal_alignment": "top-left"},
+    # its Attention refuses tensors without entries
+    limits={"attention": {"b": (1, 8192), "h": (1, 8192), "t": (1, 8192)}},
     arrays="numpy",
     requires={"onnxruntime": "onnxruntime", "onnx": "onnx"},
 )
@@ -30,10 +42,36 @@ def rope_apply(x: Array, cos: Array, sin: Array) -> Array:
     return _run(_rotary(x.dtype.name), x=x, cos=batched(cos, batch), sin=batched(sin, batch))
 
 
+def attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    mask: Array | None = None,
+    bias: Array | None = None,
+    causal: bool = False,
+    window: int | None = None,
+    softcap: float | None = None,
+    scale: float | None = None,
+) -> Array:
+    """Operator Attention."""
+    options = attention_options(causal, window, softcap, scale)
+    one = one_mask(mask, bias)
+    if one is None:
+        return _run(_attention(q.dtype.name, "", 0, options), q=q, k=k, v=v)
+    session = _attention(q.dtype.name, one.dtype.name, max(one.ndim, 2), options)
+    return _run(session, q=q, k=k, v=v, mask=with_all_keys(one, k))
+
+
 def _run(session: Any, **inputs: Array) -> Array:
     contiguous = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
     result: Array = session.run(None, contiguous)[0]
     return result
+
+
+@lru_cache(maxsize=256)
+def _attention(dtype: str, mask: str, rank: int, options: tuple[tuple[str, Any], ...]) -> Any:
+    return _session(attention_graph(dtype, mask, rank, options))
 
 
 @lru_cache(maxsize=64)
