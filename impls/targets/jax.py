@@ -81,9 +81,11 @@ def _function(
     visible = None if mask is None else jnp.asarray(mask)
 
     def function(q: Any, k: Any, v: Any, bias: Any = None) -> Any:
-        by_token = (x.swapaxes(1, 2) for x in (q, k, v))
+        query, key, value = (x.swapaxes(1, 2) for x in (q, k, v))
         output = jax.nn.dot_product_attention(
-            *by_token,
+            query,
+            key,
+            value,
             bias=bias,
             mask=visible,
             scale=scale,

@@ -1,11 +1,21 @@
-"""MLX, interleaved: `mx.softmax` and `mx.fast.rope`."""
+"""MLX, interleaved: `mx.softmax`, `mx.fast.rope`, `mx.fast.scaled_dot_product_attention`."""
 
 from __future__ import annotations
 
+from attnspec.impls.targets.mlx_attention import attended as attention
+from attnspec.impls.targets.mlx_attention import gradients as attention_backward
 from attnspec.impls.targets.mlx_calls import DTYPES, Array, rotated, weights
 from attnspec.target import Target
 
-TARGET = Target(name="mlx", dtypes=DTYPES, arrays="numpy", requires={"mlx": "mlx[cpu]"})
+__all__ = ["TARGET", "attention", "attention_backward", "rope", "softmax"]
+
+TARGET = Target(
+    name="mlx",
+    dtypes=DTYPES,
+    conventions={"attention.empty_row": "unspecified"},
+    arrays="numpy",
+    requires={"mlx": "mlx[cpu]"},
+)
 
 
 def softmax(x: Array, *, dim: int = -1) -> Array:

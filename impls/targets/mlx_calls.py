@@ -17,7 +17,7 @@ def weights(x: Array, dim: int, *, precise: bool = True) -> Array:
     """Softmax along `dim`. Without `precise`, half-precision rows are summed in storage."""
     import mlx.core as mx
 
-    return _numpy(mx.softmax(mx.array(x), axis=dim, precise=precise), x)
+    return as_numpy(mx.softmax(mx.array(x), axis=dim, precise=precise), x)
 
 
 def rotated(
@@ -38,10 +38,10 @@ def rotated(
         scale=1.0,
         offset=mx.array(offsets),
     )
-    return _numpy(turned, x).reshape(batch, length, heads, channels).transpose(0, 2, 1, 3)
+    return as_numpy(turned, x).reshape(batch, length, heads, channels).transpose(0, 2, 1, 3)
 
 
-def _numpy(result: Any, like: Array) -> Array:
+def as_numpy(result: Any, like: Array) -> Array:
     """A copy as NumPy array. MLX exports no bfloat16, but the bits."""
     import mlx.core as mx
 
