@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import traceback
 from collections.abc import Callable
@@ -14,7 +15,7 @@ _OURS = str(Path(__file__).parent) + os.sep
 def raised(error: BaseException, function: Callable[..., Any], way: str = "") -> str:
     """The exception that a call of `function` ended with, in one line. `way` tells on which way
     through it."""
-    code = getattr(function, "__code__", None)
+    code = getattr(inspect.unwrap(function), "__code__", None)
     place = location(error, code.co_filename if code else "")
     text = f"raised {type(error).__name__}{way}: {one_line(error)}"
     return f"{text} ({place})" if place else text

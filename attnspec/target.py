@@ -27,8 +27,8 @@ class Target:
     devices: tuple[str, ...] | None = None
     """Devices to test; `None` means every device that is present."""
     gradients: bool | tuple[str, ...] | None = None
-    """Which components have gradients: all, none, or these. `None`: all for torch tensors,
-    none for other arrays."""
+    """Which components have gradients: all, none, or these. `None`: all for torch tensors; for
+    other arrays those with a `NAME_backward`."""
     conventions: Mapping[str, str] = field(default_factory=dict)
     """Name of a convention to the value that is followed, where it isn't the default."""
     precision: str | Mapping[str, Any] = field(default_factory=dict)

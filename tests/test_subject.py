@@ -17,7 +17,7 @@ from attnspec.oracle.law import Breach, Inputs
 from attnspec.oracle.precision import contract
 from attnspec.subject import Subject
 from attnspec.target import DTYPES
-from tests.stubs import subject
+from tests.stubs import attention_call, subject
 
 
 def softmax_call(dtype: str = "float32", **fields: Any) -> Inputs:
@@ -159,6 +159,14 @@ def test_an_exception_in_a_library_is_told_at_the_line_that_called_it() -> None:
     assert "in softmax: return torch.nn.functional.softmax(x, dim=17))" in str(breach(softmax))
 
 
+def test_an_exception_is_told_in_code_that_is_no_library() -> None:
+    def mine(x: Any) -> Any:
+        return torch.nn.functional.softmax(x, dim=17)
+
+    wrapped = torch.no_grad()(mine)
+    assert "in mine: return torch.nn.functional.softmax(x, dim=17))" in str(breach(wrapped))
+
+
 def test_ctrl_c_is_not_a_failure() -> None:
     with pytest.raises(KeyboardInterrupt):
         subject(raising(KeyboardInterrupt()))(softmax_call())
@@ -250,14 +258,38 @@ def test_calls_and_answers_are_counted() -> None:
     assert (mine.tally.calls, mine.tally.answered) == (2, 1)
 
 
-def test_a_call_costs_little_beside_the_function() -> None:
-    mine = subject(lambda x, dim=-1: x)
-    call = softmax_call(layout="row-step")
+def test_calls_of_siblings_are_counted_too() -> None:
+    mine = subject(lambda x, dim=-1: x, others={"rope": lambda x, positions: x})
+    sibling = mine.sibling("rope")
+    assert sibling is mine.sibling("rope")
+    assert sibling is not None
+    sibling(rope_call())
+    mine(softmax_call())
+    assert (mine.made, mine.tally.calls) == (2, 1)
+    other = mine.with_contract(contract("float32", "strict"))
+    assert other.made == 0
+    assert other.sibling("rope") is not sibling
+
+
+def costs(call: Callable[[], Any]) -> float:
+    """Seconds of one call, at best."""
     best = float("inf")
     for _ in range(20):
         start = time.process_time()
         for _ in range(20):
-            mine(call)
+            call()
         best = min(best, (time.process_time() - start) / 20)
-    # 150 microseconds are the aim; three times as many leave room for a loaded machine
-    assert best < 450e-6
+    return best
+
+
+def test_a_call_costs_little_beside_the_function() -> None:
+    softmax = subject(lambda x, dim=-1: x)
+    call = softmax_call(layout="row-step")
+    # 30 microseconds on an idle machine; there is room for a loaded one
+    assert costs(lambda: softmax(call)) < 300e-6
+    masked = attention_call("bfloat16", mask=np.ones((3, 4), bool), bias=np.ones((3, 4)))
+    attention = subject(lambda q, k, v, **_: v[:, :, :3], "attention", dtype="bfloat16")
+    assert costs(lambda: attention(masked)) < 600e-6
+    upstream = np.ones((2, 1, 3, 5))
+    sums = subject(lambda q, k, v: v[:, :, :3] + (q.sum() + k.sum()), "attention")
+    assert costs(lambda: sums.gradients(attention_call(), upstream)) < 1500e-6

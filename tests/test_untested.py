@@ -100,6 +100,9 @@ def test_the_tightest_preset_is_the_last_that_holds() -> None:
 
     assert outcome(row=law(where(0.05)), dtype="bfloat16").preset == "strict"
     assert outcome(row=law(where(0.0)), dtype="bfloat16").preset == "flash"
+    gradients = law(where(0.0), id="softmax.gradients_match_oracle", kind="gradient")
+    assert outcome(row=gradients, dtype="bfloat16").preset == "flash"
+    assert outcome(row=law(where(0.0), kind="exact"), dtype="bfloat16").preset == ""
 
 
 def test_a_mistake_in_a_law_is_the_suites_and_not_the_targets() -> None:
