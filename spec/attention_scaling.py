@@ -49,15 +49,13 @@ def _average(entries: tuple[int, ...], size: int, power: int) -> sp.Expr:
     return sp.Rational(sum(values), len(values))
 
 
-def _recursion() -> sp.Expr:
-    """E (q.k)^2 for n entries, from n - 1: a further product q_n k_n is independent of the rest
-    and has mean E q_n E k_n = 0, so its mean square E q_n^2 E k_n^2 = 1 is what is added."""
-    mean, square = sp.S.Zero, sp.S.One
-    rest = sp.Symbol("E", real=True)  # of the sum of the others
-    added = 2 * rest * mean * mean + square * square
-    return sp.rsolve(
-        _length(_size + 1) - _length(_size) - added, _length(_size), {_length(1): square**2}
-    )
+def _recursion(mean: sp.Expr, spread: sp.Expr) -> sp.Expr:
+    """E (q.k)^2 for n entries, from n - 1: a further product q_n k_n is independent of the sum E
+    of the others, so what it adds is 2 E(E) E(q_n) E(k_n) + E(q_n^2) E(k_n^2)."""
+    product_mean, product_square = mean**2, (spread**2 + mean**2) ** 2
+    added = 2 * (_size * product_mean) * product_mean + product_square
+    start = {_length(1): product_square}
+    return sp.rsolve(_length(_size + 1) - _length(_size) - added, _length(_size), start)
 
 
 def _unit_moments() -> tuple[Step, ...]:
@@ -75,7 +73,10 @@ def _unit_moments() -> tuple[Step, ...]:
             "and E q.k is the sum of E q_i E k_i, which is 0",
             _variance(sp.S.Zero, sp.S.One) - _mean_square(sp.S.Zero, sp.S.One),
         ),
-        Step("adding entry after entry gives the same", _recursion() - _size),
+        Step(
+            "adding entry after entry gives the same",
+            _recursion(sp.S.Zero, sp.S.One) - _size,
+        ),
         Step(
             "signs at d = 2, no Gaussian: the mean square over all 16 is 2",
             _average((-1, 1), 2, 2) - 2,
@@ -122,6 +123,10 @@ def _general_moments() -> tuple[Step, ...]:
             "entries of mean m and standard deviation sigma: the scaled product has variance "
             "sigma^4 + 2 sigma^2 m^2",
             scaled - _spread**4 - 2 * _spread**2 * _mean**2,
+        ),
+        Step(
+            "adding entry after entry gives the same mean square",
+            sp.expand(_recursion(_mean, _spread) - _mean_square(_mean, _spread).subs(head, _size)),
         ),
         Step("d = 1, entries +-2: 16", _average((-2, 2), 1, 2) - 16),
         Step(
