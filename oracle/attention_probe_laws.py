@@ -132,8 +132,10 @@ READINGS: tuple[Law, ...] = (
             "attention.last_key_counted_twice",
             "attention.mask_exponent_clamped",
             "attention.mask_not_renormalised",
+            "attention.bias_lowest_hides",
             "attention.normalised_over_queries",
             "attention.overlapping_tail_counted_twice",
+            "attention.sum_in_storage",
         ),
     ),
     law(
@@ -144,7 +146,7 @@ READINGS: tuple[Law, ...] = (
         probes.needle_returns_its_value,
         inputs="_plain",
         claims=("attention.output_near_value_of_gap",),
-        rejects=("attention.heads_in_reverse", "attention.small_weights_dropped"),
+        rejects=("attention.heads_in_reverse", "attention.values_in_bfloat16"),
     ),
     law(
         "pair_of_needles",
@@ -170,9 +172,11 @@ READINGS: tuple[Law, ...] = (
             "attention.normaliser_not_rescaled",
             "attention.normaliser_of_all_heads",
             "attention.one_normaliser_for_two_rows",
+            "attention.output_in_storage",
             "attention.padded_keys_counted",
             "attention.query_tail_lost",
             "attention.small_number_added",
+            "attention.weights_rounded_down",
         ),
     ),
     law(
@@ -185,6 +189,9 @@ READINGS: tuple[Law, ...] = (
         claims=("attention.log_weight_ratio_eq_scaled_gap",),
         rejects=(
             "attention.base_two",
+            "attention.exp_interpolated",
+            "attention.scale_in_storage",
+            "attention.small_weights_dropped",
             "attention.scale_of_padded_width",
             "attention.scale_of_rounded_root",
             "attention.scale_of_two_digits",

@@ -18,6 +18,7 @@ from attnspec.oracle.attention_calls import (
     key_heads,
     plain,
     sizes,
+    with_bias,
 )
 from attnspec.oracle.attention_values import attention, visible
 from attnspec.oracle.calls import alike, same
@@ -26,6 +27,7 @@ from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs
 from attnspec.oracle.precision import FORMATS, snapped
 from attnspec.oracle.rounding import formed
+from attnspec.oracle.values import span
 
 Array = np.ndarray[Any, Any]
 
@@ -60,13 +62,8 @@ def mask_read_off(implementation: Implementation, inputs: Inputs) -> list[Compar
     """Equal scores: weight 1/count on each key that a row sees, and exactly 0 on every other."""
     seen = visible(implementation, inputs)
     s = sizes(inputs)[3]
-    bias = inputs.arrays.get("bias")
-    call = changed(
-        inputs,
-        {"return_lse": None},
-        q=np.zeros_like(inputs.arrays["q"]),
-        bias=None if bias is None else np.where(np.isneginf(bias), bias, 0.0),
-    )
+    call = changed(inputs, {"return_lse": None}, q=np.zeros_like(inputs.arrays["q"]))
+    call = _row_constants(implementation, call)
     rng = generator(inputs, "keys read")
     keys = np.arange(s)
     whole = reading(implementation, call, keys) if s <= WIDEST else None
@@ -78,7 +75,10 @@ def mask_read_off(implementation: Implementation, inputs: Inputs) -> list[Compar
     count = seen.sum(axis=-1, keepdims=True)
     seen = seen[..., keys]
     share = np.where(seen, 1.0 / np.maximum(count, 1), 0.0)
-    right = attention(implementation, whole)[..., : len(keys)]
+    # a constant beside scores of zero is exact, and so are differences from it
+    bias = whole.arrays.get("bias")
+    none = None if bias is None else np.where(np.isneginf(bias), bias, 0.0)
+    right = attention(implementation, changed(whole, bias=none))[..., : len(keys)]
     actual = implementation(whole)[..., : len(keys)]
     full = np.broadcast_to(count > 0, seen.shape)
     hidden, dtype = actual[full & ~seen], implementation.dtype
@@ -87,6 +87,20 @@ def mask_read_off(implementation: Implementation, inputs: Inputs) -> list[Compar
         alike("weight of a key that is seen", actual[seen], share[seen],
               right.allowance[seen] + formed(share[seen], 1), dtype),
     ]  # fmt: skip
+
+
+def _row_constants(implementation: Implementation, call: Inputs) -> Inputs:
+    """The call with one finite bias for all keys of a row, if it may have one: 0, 1, or the
+    lowest number of the dtype, which is no mask."""
+    rng = generator(call, "constants of rows")
+    if rng.integers(2):
+        call = with_bias(implementation, call)
+    bias = call.arrays.get("bias")
+    if bias is None:
+        return call
+    lowest = -span(call.dtype, "values").largest
+    constant = rng.choice([0.0, 1.0, lowest], size=(*bias.shape[:-1], 1))
+    return changed(call, bias=np.where(np.isneginf(bias), bias, constant))
 
 
 def _needle_call(inputs: Inputs, many: int) -> tuple[Inputs, Array, float]:

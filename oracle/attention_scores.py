@@ -41,9 +41,14 @@ def _log_ratio(actual: Array, right: Expected) -> tuple[Array, Array]:
     with np.errstate(all="ignore"):
         logs = np.log(actual[..., :2])
         room = spread_of_log(right.value[..., :2], logs, right.allowance[..., :2], 0.0)
-    ratio: Array = logs[..., 0] - logs[..., 1]
+        ratio: Array = logs[..., 0] - logs[..., 1]
     size = np.abs(np.log(np.maximum(right.value[..., :2], FORMATS["float64"].normal)))
     return ratio, room.sum(axis=-1) + formed(size.sum(axis=-1), 4)
+
+
+def _short(dtype: str) -> bool:
+    """Whether numbers far below 1 leave the range of the dtype, as in float16."""
+    return FORMATS[dtype].normal > 2.0**-100
 
 
 def _two_of(inputs: Inputs) -> Array:
@@ -56,12 +61,14 @@ def scale_read(implementation: Implementation, inputs: Inputs) -> list[Compariso
     scale, d = scale_of(inputs), inputs.arrays["q"].shape[-1]
     if sizes(inputs)[3] < 2:
         return []
-    rng = generator(inputs, "scores of order one")
+    rng = generator(inputs, "scores")
     unit = _power_of_two((scale * math.sqrt(d)) ** -0.5)
+    # scores of order 1 or 8; the latter's smallest weights are no numbers of float16
+    wide = 1.0 if _short(inputs.dtype) else rng.choice([1.0, 8.0])
     q, k = (
-        snapped(np.clip(rng.standard_normal(inputs.arrays[name].shape), -3.0, 3.0) * unit,
+        snapped(size * np.clip(rng.standard_normal(inputs.arrays[name].shape), -3.0, 3.0),
                 inputs.dtype)
-        for name in ("q", "k")
+        for name, size in (("q", unit), ("k", unit * wide))
     )  # fmt: skip
     keys = _two_of(inputs)
     call = reading(implementation, changed(plain(inputs), q=q, k=k), keys)
@@ -155,7 +162,7 @@ def softcap_limits(implementation: Implementation, inputs: Inputs) -> list[Compa
     nearly do; far below the cap there is none."""
     call = plain(inputs)
     # low enough for the quotient of a score and the cap to be a normal number of the dtype
-    distant = 2.0**6 if FORMATS[inputs.dtype].normal > 2.0**-100 else 2.0**20
+    distant = 2.0**6 if _short(inputs.dtype) else 2.0**20
     capped = changed(call, {"softcap": distant})
     none, some = attention(implementation, call), attention(implementation, capped)
     first, second = implementation(call), implementation(capped)

@@ -107,7 +107,6 @@ VISIBILITY: tuple[Law, ...] = (
         claims=("attention.causal_prefix",),
         rejects=(
             "attention.bias_dropped_when_causal",
-            "attention.causal_offset_not_negative",
             "attention.causal_one_too_far",
             "attention.causal_only_when_square",
             "attention.causal_without_itself",
