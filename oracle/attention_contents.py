@@ -150,6 +150,8 @@ BLUNT: Mapping[str, tuple[int, ...]] = {
     "bfloat16": (-2, -1, -3),
 }
 """The same where two allowances must fit into what is judged."""
+STEADY: Mapping[str, tuple[int, ...]] = {**SHARP, "bfloat16": (-2, -3, -1, -4)}
+"""As sharp as can be in the others than bfloat16, for laws that compare two runs."""
 FAINT: Mapping[str, tuple[int, ...]] = {
     **BLUNT,
     "bfloat16": (-5, -4, -6, -3, -5, -2),

@@ -18,6 +18,7 @@ from attnspec.oracle.attention_contents import (
     GRADIENTS,
     NORMAL,
     SPECIAL,
+    STEADY,
 )
 from attnspec.oracle.attention_inputs import Extra, attention_inputs
 from attnspec.oracle.attention_masks import LEAVING_ONE, MASKS, NOTHING_HIDDEN
@@ -53,6 +54,7 @@ from attnspec.oracle.values import Pattern
 
 Forms = Callable[[Scope], tuple[Form, ...]]
 
+STEADILY = partial(attention_inputs, sizes=STEADY, lift=1.0)
 ANY_FORM: Forms = partial(attention_forms, table=SHAPES)
 
 NONE: tuple[Extra, ...] = (Extra(),)
@@ -161,7 +163,7 @@ def _family(
     *,
     forms: Forms = ANY_FORM,
     extras: tuple[Extra, ...] = NONE,
-    build: Callable[[Scope, Draw], Inputs] = attention_inputs,
+    build: Callable[[Scope, Draw], Inputs] = STEADILY,
     patterns: tuple[Pattern, ...] = CONTENTS,
     dresses: tuple[Dress, ...] = SPECIAL,
 ) -> Family:
@@ -178,7 +180,12 @@ def _family(
 
 
 ATTENTION: tuple[Family, ...] = (
-    _family("", "any options, mask and bias; every row sees a key", extras=ANY),
+    _family(
+        "",
+        "any options, mask and bias; every row sees a key",
+        extras=ANY,
+        build=attention_inputs,
+    ),
     _family(
         "_two_runs",
         "as attention, with numbers that leave room for the allowances of two runs",
@@ -206,7 +213,7 @@ ATTENTION: tuple[Family, ...] = (
             "mask", forms=partial(attention_forms, table=SHAPES, plain=1.5, needs={"s": several})
         ),
         extras=MASKED,
-        build=partial(attention_inputs, hidden=True),
+        build=partial(STEADILY, hidden=True),
     ),
     _family(
         "_bias",
@@ -244,6 +251,7 @@ ATTENTION: tuple[Family, ...] = (
         "as attention, with the logarithm of the sum of exponentials",
         forms=partial(attention_forms, table=SHAPES, choices=LSE_CHOICES, plain=0.0),
         extras=ANY,
+        build=attention_inputs,
     ),
     _family(
         "_softcap",
