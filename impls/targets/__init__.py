@@ -34,6 +34,7 @@ TARGETS: Mapping[str, str] = {
     "mlx": "attnspec.impls.targets.mlx",
     "mlx.default": "attnspec.impls.targets.mlx_default",
     "mlx.half": "attnspec.impls.targets.mlx_half",
+    "openvino": "attnspec.impls.targets.openvino",
     "jax": "attnspec.impls.targets.jax",
     "onnxruntime": "attnspec.impls.targets.onnxruntime",
     "onnx.reference": "attnspec.impls.targets.onnx_reference",
