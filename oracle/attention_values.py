@@ -87,8 +87,8 @@ def visible(implementation: Implementation, inputs: Inputs) -> Array:
 
 def empty(implementation: Implementation, inputs: Inputs) -> Array:
     """Whether a row sees no key at all: bool, b h t."""
-    result: Array = ~visible(implementation, inputs).any(axis=-1)
-    return result
+    some: Array = np.asarray(visible(implementation, inputs).any(axis=-1))
+    return ~some
 
 
 # -- a call as the definition takes it -----------------------------------------------------------

@@ -69,6 +69,8 @@ class Deviations:
         return Deviating(np.asarray(values, np.float64), 0.0, 0.0, 0.0)
 
     def _constant(self, closure: Closure) -> Closure:
+        """The worst case, in full: no accident of this call, or no more is known."""
+
         def function(*args: Any) -> Deviating:
             v, e = closure(*(a.pair if isinstance(a, Deviating) else a for a in args))
             return Deviating(v, e, 0.0, e / DEVIATIONS)
@@ -254,32 +256,17 @@ class Deviations:
 
         return function
 
-    def _worst(self, pair: Closure) -> Closure:
-        """A result of which only the worst case is known: it counts in full."""
-
-        def function(*args: Any) -> Deviating:
-            v, e = pair(*(a.pair if isinstance(a, Deviating) else a for a in args))
-            return Deviating(v, e, 0.0, e / DEVIATIONS)
-
-        return function
-
     def softmax(self, op: Op, plan: Plan) -> Closure:
-        pair = self.errors.softmax(op, plan)
-
-        def function(_: Any, z: Deviating, seen: Array) -> Deviating:
-            v, e = pair(None, z.pair, seen)
-            return Deviating(v, e, 0.0, e / DEVIATIONS)
-
-        return function
+        return self._constant(self.errors.softmax(op, plan))
 
     def rsum(self, op: Op, plan: Plan) -> Closure:
-        return self._worst(self.errors.rsum(op, plan))
+        return self._constant(self.errors.rsum(op, plan))
 
     def rdot(self, op: Op, plan: Plan) -> Closure:
-        return self._worst(self.errors.rdot(op, plan))
+        return self._constant(self.errors.rdot(op, plan))
 
     def scatter(self, op: Op, plan: Plan) -> Closure:
-        return self._worst(self.errors.scatter(op, plan))
+        return self._constant(self.errors.scatter(op, plan))
 
     # -- marks and comparisons --------------------------------------------------------------------
 

@@ -6,12 +6,13 @@ Sources: Higham, *Accuracy and Stability of Numerical Algorithms*, chapter 4 (su
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from attnspec.oracle.algebra import Array, Closure
-from attnspec.oracle.contraction import contracted
+from attnspec.oracle.contraction import Contraction
 from attnspec.oracle.precision import Contract, Format
 from attnspec.oracle.rounding import gamma, stored
 from attnspec.oracle.scattering import Scattering
@@ -67,23 +68,45 @@ class ErringReductions:
     def dot(self, op: Op, plan: Plan) -> Closure:
         """Products and their sum in any order: gamma_k of the sum of their sizes, and each of the
         products and partial sums may underflow. Operands may be rounded to `products` first."""
-        product = contracted(op, plan)
-        k = int(np.prod([plan.sizes[a] for a in op.extra], dtype=np.int64))
+        formed = self.products(op, plan)
+        return lambda a, b: formed(a, b)[:2]
+
+    def rdot(self, op: Op, plan: Plan) -> Closure:
+        """A contraction that may be stored on its way."""
+        formed, storing = self.products(op, plan), self.storing(op)
+
+        def function(a: Erring, b: Erring, count: Array) -> Erring:
+            v, e, size = formed(a, b)
+            return (v, e) if storing is None else (v, e + storing(size, count))
+
+        return function
+
+    def products(
+        self, op: Op, plan: Plan
+    ) -> Callable[[Erring, Erring], tuple[Array, Array, Array]]:
+        """Value and error of a contraction, and the sum of the sizes of its terms."""
+        c = Contraction(op, plan)
+        k = c.terms
         fmt, operand = self.work(op), self.contract.format("products")
         g, tiny = gamma(k, fmt.roundoff), (2 * k - 1) * fmt.underflow
         coarse = operand.roundoff > fmt.roundoff
 
-        def function(a: Erring, b: Erring) -> Erring:
+        def function(a: Erring, b: Erring) -> tuple[Array, Array, Array]:
             if coarse:
                 a, b = stored(a, operand), stored(b, operand)
-            size_a, size_b = np.abs(a[0]), np.abs(b[0])
+            x, y = c.left(a[0]), c.right(b[0])
+            size_x, size_y = np.abs(x), np.abs(y)
+            reach = size_x @ size_y
             e: Any = 0.0
             if np.ndim(b[1]):
-                e = e + product(size_a, np.broadcast_to(b[1], b[0].shape))
+                f = c.right(b[1])
+                e = size_x @ f
+                size_y += f
             if np.ndim(a[1]):
-                e = e + product(np.broadcast_to(a[1], a[0].shape), size_b + b[1])
-            reach = product(size_a, size_b) + e
-            return product(a[0], b[0]), e + (g * reach + np.minimum(reach, tiny))
+                e = e + c.left(a[1]) @ size_y
+            reach += e
+            e = e + (g * reach + np.minimum(reach, tiny))
+            return c.register(x @ y), c.register(e), c.register(reach)
 
         return function
 
@@ -98,20 +121,6 @@ class ErringReductions:
                 return v, e
             size = np.add.reduce(np.abs(a[0]) + a[1], axis=op.extra, keepdims=True)
             return v, e + storing(size, count)
-
-        return function
-
-    def rdot(self, op: Op, plan: Plan) -> Closure:
-        """A contraction that may be stored on its way."""
-        added, product = self.dot(op, plan), contracted(op, plan)
-        storing = self.storing(op)
-
-        def function(a: Erring, b: Erring, count: Array) -> Erring:
-            v, e = added(a, b)
-            if storing is None:
-                return v, e
-            sizes = [np.abs(x[0]) + x[1] for x in (a, b)]
-            return v, e + storing(product(*sizes), count)
 
         return function
 

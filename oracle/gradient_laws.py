@@ -184,7 +184,7 @@ def gradient_laws(
             inputs=inputs, rejects=rejects[name], gradients=True, **more,
         )  # fmt: skip
 
-    rows = {
+    rows: Mapping[str, Callable[[str], Law]] = {
         "gradients_match_oracle": lambda name: law(
             name,
             "every gradient is the derivative of the definition, within its derived allowance",

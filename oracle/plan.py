@@ -128,20 +128,18 @@ class Plan:
         if None in axes or len(set(axes)) < len(axes):
             return partial(_gathered, indices=indices)
         places = [axis or 0 for axis in axes]
-        # an index that runs along its axis reads everything there
-        computed = [
-            (dimension, index.ravel())
-            for dimension, (index, axis) in enumerate(zip(indices, places, strict=True))
-            if not np.array_equal(index.ravel(), np.arange(self.sizes[axis]))
-        ]
+        wanted = [index.ravel() for index in indices]
+        # an index that runs along its axis reads everything there, if that is as long
+        plain = [np.array_equal(at, np.arange(len(at))) for at in wanted]
         order = sorted(range(len(places)), key=lambda k: places[k])
         shape = [1] * self.ndim
         for axis in places:
             shape[axis] = self.sizes[axis]
 
         def read(array: Array) -> Array:
-            for dimension, index in computed:
-                array = _taken(array, index, dimension)
+            for dimension, at in enumerate(wanted):
+                if not plain[dimension] or array.shape[dimension] != len(at):
+                    array = _taken(array, at, dimension)
             return array.transpose(order).reshape(shape)
 
         return read

@@ -37,6 +37,8 @@ class Scattering:
             flat[self._order], return_index=True, return_counts=True
         )
         self._size = sizes[target]
+        self._moves = len(sources) == 1 and np.array_equal(flat, np.arange(self._size))
+        self._axes = sources[0], target
         full = np.zeros(self._size, np.int64)
         full[self._present] = counts
         self._rest = [a for a in range(plan.ndim) if a not in sources]
@@ -55,6 +57,9 @@ class Scattering:
     def __call__(self, x: Array, zero: Any = 0.0) -> Array:
         """The sums; `zero` where there is no term."""
         shape = [full or size for full, size in zip(self._full, x.shape, strict=True)]
+        if self._moves:
+            # every place has its one term: the axis gets another name
+            return np.broadcast_to(x, shape).swapaxes(*self._axes)
         x = np.broadcast_to(x, shape).transpose(self._moved)
         lead = x.shape[: len(self._rest)]
         flat = x.reshape(*lead, -1)

@@ -89,4 +89,5 @@ def _normalised(p: Array, grown: Array, shrunk: Array, axis: int) -> Array:
     others_less = np.sum(less, axis=axis, keepdims=True) - less
     up = p * (grown - more + others_less) / (1.0 + more - others_less)
     down = p * (shrunk - less + others_more) / (1.0 - less + others_more)
-    return np.maximum(np.minimum(up, 1.0), np.minimum(down, p))
+    most: Array = np.maximum(np.minimum(up, 1.0), np.minimum(down, p))
+    return most

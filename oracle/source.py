@@ -90,9 +90,10 @@ class _Printer:
             return
         if self.uses[register] == 0:
             return
-        if marked and text in self.names.values() and text.isidentifier():
+        lines = [i for i, line in enumerate(self.lines) if line.startswith(f"{text} = ")]
+        if marked and lines and text.isidentifier():
             # two marks on one value share its line
-            at = next(i for i, line in enumerate(self.lines) if line.startswith(f"{text} = "))
+            at = lines[0]
             self.lines[at] += f", then as {op.extra}"
             self.names[register] = text
             return

@@ -189,7 +189,7 @@ class Emulated(Float64):
         def closure(a: Array, _: Array) -> Array:
             found = exact(a, _)
             _, counts = np.unique(index, return_counts=True)
-            for _ in range(int(counts.max(initial=1)) - 1):
+            for _step in range(int(counts.max(initial=1)) - 1):
                 found = self.off(found, fmt)
             return np.asarray(found)
 

@@ -174,7 +174,8 @@ def test_what_depends_on_no_array_is_computed_once() -> None:
 
 
 def sizes_of(made: Definition) -> dict[str, Any]:
-    given = {"rows": 3, "n": 5, "batch": 2, "heads": 3, "length": 4, "d": 8, "r": 6}
+    given = {"rows": 3, "n": 5, "batch": 2, "heads": 3, "length": 4, "d": 8, "r": 6,
+             "tables": 2}  # fmt: skip
     return {str(p): given.get(str(p), 10000.0) for p in made.parameters}
 
 
