@@ -49,7 +49,23 @@ LAWS: tuple[Law, ...] = (
     *gradient_laws(
         "softmax",
         gradients,
-        {"gradients_match_oracle": (), "zero_upstream": (), "gradients_of_views": ()},
+        {
+            "gradients_match_oracle": (
+                "softmax.gradient_doubled",
+                "softmax.gradient_as_two_axes",
+                "softmax.gradient_of_numerators",
+                "softmax.gradient_partial_block_zero",
+                "softmax.gradient_nan_at_minus_infinity",
+                "softmax.gradient_missing",
+                "softmax.gradient_row_term_in_bfloat16",
+                "softmax.gradient_accumulates",
+            ),
+            "zero_upstream": ("softmax.gradient_upstream_ignored",),
+            "gradients_of_views": (
+                "softmax.gradient_upstream_as_contiguous",
+                "softmax.gradient_of_sum_assumed",
+            ),
+        },
         inputs="softmax_gradients",
         claims=("softmax.gradient",),
         expands=lambda inputs: axis(inputs) % inputs.arrays["x"].ndim != 0,
@@ -63,7 +79,12 @@ LAWS: tuple[Law, ...] = (
         rows_vanish,
         inputs="softmax_gradients",
         claims=("softmax.gradient_rows_vanish",),
-        rejects=(),
+        rejects=(
+            "softmax.gradient_without_row_term",
+            "softmax.gradient_row_term_of_next_row",
+            "softmax.gradient_row_term_over_columns",
+            "softmax.gradient_last_block_only",
+        ),
         gradients=True,
     ),
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sympy as sp
 
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
-from attnspec.spec.definition import Maximum, either, rnd, unmarked
+from attnspec.spec.definition import Maximum, either, rnd, unmarked, weights
 from attnspec.spec.softmax_definition import DEFINITION
 from attnspec.spec.sums import distributed
 from attnspec.spec.symbols import N, j, k, others, z
@@ -59,7 +59,7 @@ def _definition_forms() -> tuple[sp.Expr, sp.Expr]:
     shift = sp.Symbol("M", real=True)
     both = DEFINITION.expression.replace(
         lambda node: isinstance(node, Maximum), lambda _: shift
-    ).replace(lambda node: isinstance(node, rnd), lambda node: node.args[0])
+    ).replace(lambda node: isinstance(node, (rnd, weights)), lambda node: node.args[0])
     if not isinstance(both, either):
         raise TypeError(f"softmax is defined in one form only: {both}")
     divided, subtracted = (unmarked(form) for form in both.args)
