@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.oracle import calls
 from attnspec.oracle.attention_calls import (
     changed,
     explicit,
@@ -100,16 +99,20 @@ def row_alone(implementation: Implementation, inputs: Inputs) -> list[Comparison
     query is alone only where its position is not needed, or can be told by a mask."""
     call = explicit(implementation, inputs)
     axis, at = _chosen(implementation, inputs, queries=call is not None)
-
-    def alone(inputs: Inputs) -> calls.Alone:
-        if axis == "t":
-            return taken(call or inputs, t=[at]), np.s_[:, :, at : at + 1]
-        if axis == "b":
-            return taken(inputs, b=[at]), np.s_[at : at + 1]
+    rows: Any
+    if axis == "b":
+        part, rows = taken(inputs, b=[at]), np.s_[at : at + 1]
+    elif axis == "t":
+        part, rows = taken(call or inputs, t=[at]), np.s_[:, :, at : at + 1]
+    else:
         heads = np.flatnonzero(key_heads(implementation, inputs) == at)
-        return taken(inputs, h=heads, g=[at]), np.s_[:, heads]
-
-    return calls.row_alone(attention, alone)(implementation, inputs)
+        part, rows = taken(inputs, h=heads, g=[at]), np.s_[:, heads]
+    result = two_runs("row alone", implementation, inputs, part, rows)
+    exact = "batch-invariant" in implementation.guarantees
+    return result + [
+        same(f"{found.what}, to the bit", found.actual, found.expected, found.dtype, promised=exact)
+        for found in result
+    ]
 
 
 def others_change_nothing(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
@@ -173,22 +176,22 @@ def split_and_merge(implementation: Implementation, inputs: Inputs) -> list[Comp
         logs.append(np.where(used, lse, -np.inf))
         room.append(np.where(some[..., None], attention(implementation, part).allowance, 0.0))
         spread.append(np.where(some, log_sum_exp(implementation, part).allowance, 0.0))
-    merged, error, lse, moved = _merged(
+    found, error, lse, moved = merged(
         np.stack(outputs), np.stack(room), np.stack(logs), np.stack(spread)
     )
     output, whole = implementation.parts(inputs)
     rows = promised_rows(implementation, inputs) & visible(implementation, inputs).any(axis=-1)
-    allowance = error + attention(implementation, inputs).allowance
-    room_of_lse = moved + log_sum_exp(implementation, inputs).allowance
+    error = error + attention(implementation, inputs).allowance
+    moved = moved + log_sum_exp(implementation, inputs).allowance
     wide = implementation.contract.accumulate
     what = f"{len(parts)} parts merged"
     return [
-        alike(what, merged[rows], output[rows], allowance[rows], implementation.dtype),
-        alike(f"{what}, lse", lse[rows], whole[rows], room_of_lse[rows], wide),
+        alike(what, found[rows], output[rows], error[rows], implementation.dtype),
+        alike(f"{what}, lse", lse[rows], whole[rows], moved[rows], wide),
     ]
 
 
-def _merged(o: Array, e: Array, x: Array, d: Array) -> tuple[Array, Array, Array, Array]:
+def merged(o: Array, e: Array, x: Array, d: Array) -> tuple[Array, Array, Array, Array]:
     """Outputs o and log-sum-exps x of the parts, merged along the first axis, each with its
     error: e that of o, d that of x.
 

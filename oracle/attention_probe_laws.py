@@ -97,6 +97,11 @@ ORDER: tuple[Law, ...] = (
         inputs="_two_runs",
         guarantee="batch-invariant",
         claims=("attention.permutation_of_queries",),
+        rejects=(
+            "attention.later_entries_zero",
+            "attention.normaliser_of_all_heads",
+            "attention.one_normaliser_for_two_rows",
+        ),
     ),
     law(
         "others_change_nothing",
@@ -117,6 +122,11 @@ ORDER: tuple[Law, ...] = (
         inputs="_lse",
         options=("return_lse",),
         claims=("attention.split_and_merge",),
+        rejects=(
+            "attention.empty_row_lse_zero",
+            "attention.lse_in_base_two",
+            "attention.parts_lse_of_one_missing",
+        ),
     ),
 )
 
@@ -156,6 +166,11 @@ READINGS: tuple[Law, ...] = (
         probes.pair_of_needles,
         inputs="_plain",
         claims=("attention.mean_of_equal_scores",),
+        rejects=(
+            "attention.last_key_counted_twice",
+            "attention.long_keys_cut",
+            "attention.padded_keys_counted",
+        ),
     ),
     law(
         "within_values",

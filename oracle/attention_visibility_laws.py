@@ -150,6 +150,11 @@ VISIBILITY: tuple[Law, ...] = (
         inputs="_plain",
         options=("mask",),
         claims=("attention.block_diagonal_eq_separate",),
+        rejects=(
+            "attention.mask_added",
+            "attention.mask_corners_of_tiles",
+            "attention.mask_polarity",
+        ),
     ),
     law(
         "suffix_of_queries",
