@@ -136,7 +136,7 @@ def _documents(rng: np.random.Generator, shape: Shape) -> Array:
     t, s = shape[-2:]
     of_keys = np.cumsum(rng.random((*shape[:-2], s)) < 0.3, axis=-1)
     of_queries = of_keys[..., positions(t, s)[:, 0]]
-    return np.asarray(of_queries[..., :, None] == of_keys[..., None, :])
+    return np.ascontiguousarray(of_queries[..., :, None] == of_keys[..., None, :])
 
 
 def _band(rng: np.random.Generator, shape: Shape) -> Array:

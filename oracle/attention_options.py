@@ -164,7 +164,8 @@ def attention_forms(
         )
     every = [form for form in (Form(shape, {}) for shape in shapes) if plain and wish(scope, form)]
     again = round(plain * len(chosen) / len(every)) if every else 0
-    return (*start, *chosen, *every * again)
+    # shrinking looks at the first entries one by one, so some with an option are among them
+    return (*start[:7], *chosen[:5], *start[7:], *chosen[5:], *every * again)
 
 
 def _named(options: frozenset[str]) -> str:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from attnspec.oracle.attention_families import ATTENTION
-from attnspec.oracle.family import LAYOUTS, Draw, Family, Scope
+from attnspec.oracle.family import LAYOUTS, Draw, Family, Form, Scope
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.rope_inputs import ROPE
 from attnspec.oracle.softmax_inputs import SOFTMAX
@@ -45,6 +45,7 @@ LOWEST = 12
 
 _Key = tuple[Hashable, ...]
 _BUILT: dict[_Key, SearchStrategy[Inputs]] = {}
+_FORMS: dict[_Key, Sequence[Form]] = {}
 
 
 def families(component: str | None = None) -> tuple[str, ...]:
@@ -65,8 +66,7 @@ def strategy(family: str, scope: Scope) -> SearchStrategy[Inputs]:
         raise ValueError(
             f"the family {family!r} draws calls of {found.component}, not of {scope.component}"
         )
-    followed = tuple(sorted(scope.conventions.items()))
-    key = (family, scope.dtype, scope.accepts, _frozen(scope.limits), followed, scope.index_dtype)
+    key = _key(found, scope)
     if key not in _BUILT:
         _BUILT[key] = _strategy(found, scope)
     return _BUILT[key]
@@ -84,7 +84,16 @@ def _strategy(family: Family, scope: Scope) -> SearchStrategy[Inputs]:
 
 
 def _tables(family: Family, scope: Scope) -> tuple[Sequence[Any], ...]:
-    return family.forms(scope), family.extras, family.patterns, family.dresses
+    key = _key(family, scope)
+    if key not in _FORMS:
+        _FORMS[key] = family.forms(scope)
+    return _FORMS[key], family.extras, family.patterns, family.dresses
+
+
+def _key(family: Family, scope: Scope) -> _Key:
+    limits, followed = _frozen(scope.limits), tuple(sorted(scope.conventions.items()))
+    narrowed = (scope.dtype, scope.accepts, limits, followed, scope.index_dtype)
+    return (family.name, family.forms, *narrowed)
 
 
 def _call(family: Family, scope: Scope, tables: tuple[Sequence[Any], ...], drawn: bytes) -> Inputs:
