@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.oracle.family import UNIFORM
 from attnspec.oracle.precision import NUMPY_TYPES
 
 Array = np.ndarray[Any, Any]
@@ -41,13 +42,13 @@ class Plan:
     size: int
     """Length of the whole buffer, guard zones and gaps included."""
     expanded: bool = False
-    """Whether the leading axis has stride 0, so that only its first entry is stored."""
+    """Whether the leading axis has stride 0 (or all have), so that its first entry is stored."""
 
 
 @lru_cache(maxsize=4096)
 def plan(shape: tuple[int, ...], layout: str, itemsize: int) -> Plan:
-    """The plan of an array of `shape` in one of `oracle.inputs.LAYOUTS`. An array with too few
-    axes for its layout is contiguous. Raises ValueError for a layout that does not exist."""
+    """The plan of an array of `shape` in one of `oracle.inputs.LAYOUTS`, or uniform. An array with
+    too few axes for its layout is contiguous. Raises ValueError for a layout that does not exist."""
     guard = GUARD // itemsize
     stored = list(shape)
     start = guard
@@ -61,6 +62,9 @@ def plan(shape: tuple[int, ...], layout: str, itemsize: int) -> Plan:
     elif layout == "expanded" and len(shape) >= 1:
         stored[0] = min(1, stored[0])
         expanded = True
+    elif layout == UNIFORM:
+        stored = [min(1, n) for n in shape]
+        expanded = bool(shape)
     elif layout == "offset":
         start += 1
     elif layout not in ("contiguous", "transposed", "row-step", "column-step", "expanded"):
@@ -72,6 +76,8 @@ def plan(shape: tuple[int, ...], layout: str, itemsize: int) -> Plan:
         strides[-2] *= 2
     elif layout == "column-step" and len(shape) >= 1:
         strides[-1] = 2
+    elif layout == UNIFORM:
+        strides = [0] * len(shape)
     elif expanded:
         strides[0] = 0
     unit = ALIGNMENT // itemsize
@@ -83,6 +89,8 @@ def planned(values: Array, layout: str, itemsize: int) -> Plan:
     """The plan of `values`; contiguous where entries along the leading axis differ, so that they
     cannot share memory."""
     if layout == "expanded" and values.ndim and not (values == values[:1]).all():
+        layout = "contiguous"
+    if layout == UNIFORM and values.size and not (values == values.flat[0]).all():
         layout = "contiguous"
     return plan(values.shape, layout, itemsize)
 

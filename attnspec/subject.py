@@ -106,6 +106,18 @@ class Subject:
         result = self._result(inputs, None)
         return self._first(result, inputs), lambda: self._first(result, inputs)
 
+    def recorded(self, inputs: Inputs) -> Array:
+        """The first result of a call of which gradients could be asked. Raises Breach."""
+        own = backward_name(self.component) in self.functions
+        if own or self.loaded.declaration.arrays != "torch":
+            return self(inputs)
+        tensors = self._handed(inputs, None)
+        self._latest, self._upstream = tensors, None
+        output, _ = self._differentiable(inputs, tensors)
+        return self._crossing.take(
+            output, results.due(self.row, inputs, self.dtype, self.device)[0]
+        )
+
     def gradients(
         self,
         inputs: Inputs,
@@ -144,6 +156,16 @@ class Subject:
     def _from_autograd(
         self, inputs: Inputs, tensors: list[Handed], above: Handed
     ) -> tuple[Any, ...]:
+        output, leaves = self._differentiable(inputs, tensors)
+        passed = [output, leaves, above.given]
+        grads: tuple[Any, ...] = self._guarded(
+            gradients.differentiated, passed, {}, backward=True, counted=False
+        )
+        return grads
+
+    def _differentiable(self, inputs: Inputs, tensors: list[Handed]) -> tuple[Any, list[Any]]:
+        """The first result of a call that autograd keeps track of, and the tensors of which it
+        keeps the gradients."""
         given = {t.name: t.given for t in tensors}
         leaves = {
             name: gradients.leaf(given[name]) for name in self.row.differentiable if name in given
@@ -154,11 +176,7 @@ class Subject:
         dues = results.due(self.row, inputs, self.dtype, self.device)
         output = results.unpacked(result, dues)[0]
         self._crossing.take(output, dues[0])
-        passed = [output, list(leaves.values()), above.given]
-        grads: tuple[Any, ...] = self._guarded(
-            gradients.differentiated, passed, {}, backward=True, counted=False
-        )
-        return grads
+        return output, list(leaves.values())
 
     def _first(self, result: Any, inputs: Inputs) -> Array:
         dues = results.due(self.row, inputs, self.dtype, self.device)

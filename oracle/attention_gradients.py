@@ -15,10 +15,25 @@ from attnspec.oracle.attention_calls import changed
 from attnspec.oracle.attention_values import attention, gradients, visible
 from attnspec.oracle.calls import close, same
 from attnspec.oracle.comparison import Comparison
-from attnspec.oracle.gradient_laws import gradient_laws, paired, upstream_of, vanishing
+from attnspec.oracle.gradient_laws import (
+    gradient_laws,
+    match_oracle,
+    paired,
+    same_with_gradients,
+    upstream_of,
+    vanishing,
+)
 from attnspec.oracle.law import Implementation, Inputs, Kind, Law
 
 Array = np.ndarray[Any, Any]
+
+
+def of_empty_rows(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """Every gradient of a call in which some row sees no key, where the convention defines such
+    rows to be zero."""
+    if implementation.conventions["attention.empty_row"] != "zero":
+        return []
+    return match_oracle(gradients)(implementation, inputs)
 
 
 def values_adjoint(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
@@ -155,6 +170,26 @@ LAWS: tuple[Law, ...] = (
             "attention.gradient_of_values",
             "attention.gradient_of_bias",
         ),
+    ),
+    _law(
+        "same_with_gradients",
+        "the output is the same whether or not gradients will be asked for",
+        "training takes another path, with other options or with dropout",
+        "reduced",
+        same_with_gradients(attention),
+        inputs="attention_two_runs",
+        claims=("attention.masked_formula",),
+        rejects=(),
+    ),
+    _law(
+        "gradients_of_empty_rows",
+        "a row that sees no key has no gradient, and leaves those of the others alone",
+        "0/0 in a row without keys reaches the gradients of every key",
+        "gradient",
+        of_empty_rows,
+        inputs="attention_empty_rows",
+        claims=("attention.gradients_are_of_definition",),
+        rejects=(),
     ),
     _law(
         "gradients_of_values_adjoint",

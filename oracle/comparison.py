@@ -105,7 +105,8 @@ def _ratios(comparison: Comparison, allowance: Array) -> Array:
 
 def _judged(comparison: Comparison, allowance: Array) -> Array:
     """Where something is promised: no overflow, no underflow, and an allowance that says
-    something about the output. What is exact, an allowance of 0, is always judged."""
+    something about the output. What is exact, an allowance of 0, is always judged, and so is
+    what must be infinite or NaN, unless nothing is known of it."""
     fmt = FORMATS[comparison.dtype]
     expected = comparison.expected
     finite = np.isfinite(expected)
@@ -115,7 +116,7 @@ def _judged(comparison: Comparison, allowance: Array) -> Array:
     largest = float(np.abs(known).max()) or 1.0
     rms = largest * math.sqrt(float(np.mean(np.square(known / largest))))
     promised = (reach < fmt.overflow) & (reach >= fmt.normal) & (allowance <= JUDGED_RMS * rms)
-    judged: Array = promised | (allowance == 0.0) | ~finite
+    judged: Array = promised | (allowance == 0.0) | (~finite & np.isfinite(allowance))
     return judged
 
 

@@ -55,13 +55,17 @@ class ErringReductions:
         return function
 
     def amax(self, op: Op, plan: Plan) -> Closure:
-        """The largest entry moves by no more than the entries do."""
+        """The largest entry moves up by no more than what reaches past it, and down by its own
+        error."""
 
         def function(a: Erring) -> Erring:
             if not op.extra:
                 return a
-            e = a[1] if np.ndim(a[1]) == 0 else np.max(a[1], axis=op.extra, keepdims=True)
-            return np.maximum.reduce(a[0], axis=op.extra, keepdims=True), e
+            v = np.maximum.reduce(a[0], axis=op.extra, keepdims=True)
+            if np.ndim(a[1]) == 0:
+                return v, a[1]
+            reach = np.where(np.isfinite(a[0]), a[1] - (v - a[0]), 0.0)
+            return v, np.max(reach, axis=op.extra, keepdims=True)
 
         return function
 

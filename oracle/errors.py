@@ -19,7 +19,13 @@ import numpy as np
 from attnspec.oracle.algebra import Array, Closure, full_shape
 from attnspec.oracle.error_reductions import ErringReductions
 from attnspec.oracle.precision import LIBRARY_ULPS, Contract
-from attnspec.oracle.rounding import representable, stored, stored_often, zero_at_infinity
+from attnspec.oracle.rounding import (
+    overflowed,
+    representable,
+    stored,
+    stored_often,
+    zero_at_infinity,
+)
 from attnspec.oracle.spread import (
     Spread,
     spread_of_cos,
@@ -105,9 +111,10 @@ class Errors(ErringReductions):
         rounded = self.rounded(op)
 
         def function(a: Erring, b: Erring) -> Erring:
-            v, e = rounded(a[0] + b[0], a[1] + b[1])
+            given = a[1] + b[1]
+            v, e = rounded(a[0] + b[0], given)
             # an infinite sum of exact terms is exact: a logit of minus infinity stays one
-            return (v, e) if np.isfinite(v).all() else (v, np.where(np.isfinite(v), e, 0.0))
+            return (v, e) if np.isfinite(v).all() else (v, np.where(np.isfinite(v), e, given))
 
         return function
 
@@ -213,7 +220,7 @@ class Errors(ErringReductions):
         fmt, work = self.contract.format(op.extra), self.work(op)
         unrounded = plan.tape.ops[op.args[0]].name == "real"
         if fmt.roundoff <= work.roundoff and not unrounded:
-            return lambda a: a
+            return lambda a: overflowed(a, fmt)
         if unrounded:
             # an integer or an input that no operation has rounded yet
             return lambda a: (

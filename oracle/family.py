@@ -18,6 +18,9 @@ LAYOUTS = ("contiguous", "transposed", "row-step", "column-step", "expanded", "o
 """How a floating array lies in memory: in order; with its last two axes exchanged; every second
 row, or every second column, of a larger block; with stride 0 on the leading axis, so that the
 values repeat along it; behind other data."""
+UNIFORM = "uniform"
+"""Stride 0 on every axis: one number in memory, as a mean over everything sends back. For upstream
+gradients alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

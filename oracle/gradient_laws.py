@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.oracle.calls import Check, alike, close, same
+from attnspec.oracle.calls import Check, Oracle, alike, close, same
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.expected import Expected
+from attnspec.oracle.family import UNIFORM
 from attnspec.oracle.inputs import LAYOUTS, generator
 from attnspec.oracle.law import Implementation, Inputs, Law
 from attnspec.oracle.precision import snapped
@@ -88,12 +89,15 @@ def of_views(
         given = inputs.layout
         if given == "contiguous":
             given = plain[rng.integers(len(plain))]
-        kinds = LAYOUTS[1:] if expands(inputs) else plain
+        kinds = (*LAYOUTS[1:], UNIFORM) if expands(inputs) else plain
         kind = kinds[rng.integers(len(kinds))]
         upstream = upstream_of(inputs)
         if kind == "expanded" and len(upstream):
             # what a sum over the leading axis sends back
             upstream = np.broadcast_to(upstream[:1], upstream.shape).copy()
+        if kind == UNIFORM and upstream.size:
+            # what a mean over everything sends back
+            upstream = np.full_like(upstream, upstream.flat[0])
         views = implementation.gradients(inputs, upstream, layout=given, upstream_layout=kind)
         copies = implementation.gradients(inputs, upstream, layout="contiguous")
         right = gradients(implementation, inputs, upstream)
@@ -134,6 +138,17 @@ def leave_output(implementation: Implementation, inputs: Inputs) -> list[Compari
     ]
 
 
+def same_with_gradients(oracle: Oracle) -> Check:
+    """The output does not depend on whether gradients will be asked for."""
+
+    def check(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+        plain, recorded = implementation(inputs), implementation.recorded(inputs)
+        allowance = 2.0 * oracle(implementation, inputs).allowance
+        return [alike("output with gradients", recorded, plain, allowance, implementation.dtype)]
+
+    return check
+
+
 def paired(
     what: str, left: tuple[Array, Array, Array], right: tuple[Array, Array, Array], keep: int
 ) -> Comparison:
@@ -155,7 +170,11 @@ def _where_known(
 ) -> Comparison:
     """Two sides where something is known of both."""
     known = np.isfinite(allowance)
-    return alike(what, first[known], second[known], allowance[known], dtype)
+    first, second = first[known], second[known]
+    # what is judged depends on the size of the expected side, and a lost side is nothing
+    if np.sum(first**2) > np.sum(second**2):
+        first, second = second, first
+    return alike(what, first, second, allowance[known], dtype)
 
 
 def vanishing(what: str, values: Array, allowance: Array, axis: int, dtype: str) -> Comparison:

@@ -78,6 +78,9 @@ class Implementation(Protocol):
     def parts(self, inputs: Inputs, *, layout: str | None = None) -> tuple[Array, ...]:
         """Call it and return all of its results."""
 
+    def recorded(self, inputs: Inputs) -> Array:
+        """Call it as one does who will ask for gradients, and return its first result."""
+
     def gradients(
         self,
         inputs: Inputs,

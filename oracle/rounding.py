@@ -44,11 +44,23 @@ def stored(a: tuple[Array, Any], fmt: Format) -> tuple[Array, Any]:
     known."""
     v, e = a
     reach = np.abs(v) + e
+    given = e
     with np.errstate(invalid="ignore"):
         e = e + np.minimum(reach, np.maximum(fmt.roundoff * reach, fmt.underflow))
     if (reach >= fmt.overflow).any():
         e = np.where((reach >= fmt.overflow) & np.isfinite(v), np.inf, e)
-    return v, np.where(np.isfinite(v), e, 0.0) if not np.isfinite(v).all() else e
+    # what is infinite stays what it is: exact, or lost already
+    return v, np.where(np.isfinite(v), e, given) if not np.isfinite(v).all() else e
+
+
+def overflowed(a: tuple[Array, Any], fmt: Format) -> tuple[Array, Any]:
+    """(value, error) as it is, but for what may be past the overflow threshold of its format."""
+    v, e = a
+    # nearly always there is nothing that large
+    if v.size == 0 or max(v.max(), -v.min()) < fmt.overflow / 4.0:
+        return a
+    lost = (np.abs(v) + e >= fmt.overflow) & np.isfinite(v)
+    return v, np.where(lost, np.inf, e)
 
 
 def stored_often(a: tuple[Array, Any], fmt: Format, count: Array) -> tuple[Array, Any]:

@@ -25,7 +25,7 @@ BLOCK = 16
 RESCALINGS = 6
 """Roundings of a running sum for each block: of an exponential, two ulps, and of a product."""
 LARGEST = 600.0
-"""Beyond it e^d leaves float64, and nothing more is lost: a weight is off by itself or by 1."""
+"""Beyond it e^x leaves float64, and nothing more is lost: a weight is off by itself or by 1."""
 
 
 def _logarithmic(u: float) -> float:
@@ -60,34 +60,48 @@ def weights(contract: Contract, axis: int, n: int) -> Callable[[Erring, Array], 
         shifted = z - largest
         p = np.exp(shifted)
         total = p.sum(axis=axis, keepdims=True)
-        p = p / np.where(total > 0.0, total, 1.0)
+        total = np.where(total > 0.0, total, 1.0)
+        p = p / total
+        logarithm = np.log(total)
         seen = np.isfinite(shifted)
         t = np.where(seen, -shifted, 0.0)
-        e = np.where(seen, logits[1], 0.0)
-        reach = e + e.max(axis=axis, keepdims=True)
-        moved = e + slope * (t + reach) + tiny
-        numerators = np.minimum(moved + numerator, LARGEST)
-        grown, shrunk = np.expm1(numerators), -np.expm1(-numerators)
-        normalised = _normalised(p, grown, shrunk, axis)
-        logarithm = np.log(np.where(total > 0.0, total, 1.0))
-        shift = np.log1p(np.sum(p * grown, axis=axis, keepdims=True))
+        e = np.where(shown, logits[1], 0.0)
+        share = np.where(seen, -t - logarithm, -np.inf)
+        most = e.max(axis=axis, keepdims=True)
+        # the largest logit moves up by no more than what reaches past it, and down by its own
+        moves = np.where(seen, e - t, 0.0).max(axis=axis, keepdims=True)
+        moved = e + slope * (t + e + moves) + tiny
+        more, less = _changed(p, share, moved + numerator)
+        shift = np.log1p(np.sum(more, axis=axis, keepdims=True))
         drift = shift + common * (np.abs(largest + logarithm) + shift)
-        own = moved + slope * (logarithm + shift) + function + drift
-        worst = np.maximum(normalised, p * np.expm1(own))
+        # a second difference, of the shifted logit and the logarithm of the sum
+        own = moved + slope * (t + e + moves + logarithm + shift) + function + drift
+        recomputed, _ = _changed(p, share, own)
+        worst = np.maximum(_normalised(p, more, less, axis), recomputed)
         worst += after * (p + worst) + lost
+        # a logit that may be infinite makes its row anything, NaN too
+        worst = np.where(np.isinf(most), np.inf, worst)
         return p, np.where(seen, worst, 0.0)
 
     return formed
 
 
-def _normalised(p: Array, grown: Array, shrunk: Array, axis: int) -> Array:
+def _changed(p: Array, logarithm: Array, d: Array) -> tuple[Array, Array]:
+    """p (e^d - 1) and p (1 - e^-d). Where p vanishes in float64 a large d can still bring it
+    back, so that large ones go by the logarithm of p."""
+    if d.max(initial=0.0) < 1.0:
+        return p * np.expm1(d), p * -np.expm1(-d)
+    grown = np.exp(np.minimum(logarithm + d, LARGEST)) - p
+    return np.where(d < 1.0, p * np.expm1(np.minimum(d, 1.0)), grown), p * -np.expm1(-d)
+
+
+def _normalised(p: Array, more: Array, less: Array, axis: int) -> Array:
     """The most that p_j = w_j / sum w can move when every w_k is off by a factor e^(+-d_k): up
-    with w_j up and all others down, down the other way round. `grown` is e^d - 1, `shrunk`
-    1 - e^-d."""
-    more, less = p * grown, p * shrunk
+    with w_j up and all others down, down the other way round. `more` and `less` are what p_k
+    itself gains and loses by that."""
     others_more = np.sum(more, axis=axis, keepdims=True) - more
     others_less = np.sum(less, axis=axis, keepdims=True) - less
-    up = p * (grown - more + others_less) / (1.0 + more - others_less)
-    down = p * (shrunk - less + others_more) / (1.0 - less + others_more)
+    up = (more - p * more + p * others_less) / (1.0 + more - others_less)
+    down = (less - p * less + p * others_more) / (1.0 - less + others_more)
     most: Array = np.maximum(np.minimum(up, 1.0), np.minimum(down, p))
     return most

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.oracle.calls import close, same
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.expected import Expected, expected_gradients
 from attnspec.oracle.gradient_laws import gradient_laws, upstream_of, vanishing
@@ -45,6 +46,19 @@ def rows_vanish(implementation: Implementation, inputs: Inputs) -> list[Comparis
     return [vanishing(what, actual, allowance, axis(inputs), implementation.dtype)]
 
 
+def minus_infinity_has_none(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """A logit of minus infinity has weight 0, so its gradient is 0, and no NaN reaches others."""
+    upstream = upstream_of(inputs)
+    actual = implementation.gradients(inputs, upstream)["x"]
+    right = gradients(implementation, inputs, upstream)["x"]
+    hidden = np.isneginf(inputs.arrays["x"])
+    dtype = implementation.dtype
+    return [
+        same("gradient of minus infinity", actual[hidden], np.zeros(int(hidden.sum())), dtype),
+        close("gradient of x", actual, right, dtype),
+    ]
+
+
 LAWS: tuple[Law, ...] = (
     *gradient_laws(
         "softmax",
@@ -69,6 +83,18 @@ LAWS: tuple[Law, ...] = (
         inputs="softmax_gradients",
         claims=("softmax.gradient",),
         expands=lambda inputs: axis(inputs) % inputs.arrays["x"].ndim != 0,
+    ),
+    Law(
+        "softmax.gradient_at_minus_infinity",
+        "softmax",
+        "a logit of minus infinity has no gradient, and changes nobody else's",
+        "minus infinity times zero is NaN somewhere in the backward pass",
+        "exact",
+        minus_infinity_has_none,
+        inputs="softmax_some_minus_infinity",
+        claims=("softmax.gradient",),
+        rejects=(),
+        gradients=True,
     ),
     Law(
         "softmax.gradient_rows_vanish",
