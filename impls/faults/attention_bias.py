@@ -180,7 +180,7 @@ FAULTS = (
         reason="takes the lowest finite number in a bias for a mask, so that a row of nothing else "
         "is zero; it's a number, and such a row has weights",
         remedy="Hide keys with a bias of -inf only.",
-        law="attention.matches_oracle",
+        law="attention.mask_read_off",
         functions=by_arguments(_lowest_hides),
     ),
 )

@@ -283,7 +283,7 @@ FAULTS = (
         kind="K23",
         reason="takes another path when gradients are asked for, one without the softcap",
         remedy="Give both paths the same options.",
-        law="attention.gradient_leaves_output",
+        law="attention.same_with_gradients",
         functions=by_call(_without_softcap_in_training),
     ),
     Fault(
@@ -292,7 +292,7 @@ FAULTS = (
         kind="K23",
         reason="takes another path when gradients are asked for, whose window looks back only",
         remedy="Give both paths the same options.",
-        law="attention.gradient_leaves_output",
+        law="attention.same_with_gradients",
         functions=by_call(_window_back_in_training),
     ),
     Fault(
@@ -301,7 +301,7 @@ FAULTS = (
         kind="K23",
         reason="takes tensors that need gradients for training and drops channels",
         remedy="Drop only where the caller asks for it.",
-        law="attention.gradient_leaves_output",
+        law="attention.same_with_gradients",
         functions=by_call(_dropout_in_training),
     ),
 )

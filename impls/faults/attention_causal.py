@@ -78,15 +78,15 @@ def _not_for_cross_attention(given: Call, distance: Tensor) -> Tensor:
     return distance <= 0 if length == keys else torch.ones_like(distance, dtype=torch.bool)
 
 
-def _first_query_blind_spot(given: Call, distance: Tensor) -> Tensor:
+def _second_tile_strict(given: Call, distance: Tensor) -> Tensor:
     _, keys = rows_and_keys(given)
     return (distance <= 0) & ((distance != 0) | (keys != TILE))
 
 
-def _not_for_one_query_of_a_tile(given: Call, distance: Tensor) -> Tensor:
+def _last_two_rows_as_one(given: Call, distance: Tensor) -> Tensor:
     rows, _ = rows_and_keys(given)
     length, _ = given.lengths
-    alone = (rows == length - 2) & (length % TILE == 1)
+    alone = (rows == length - 2) & (length % 2 == 1)
     return (distance <= 0) | (alone & (distance == 1))
 
 
@@ -122,7 +122,7 @@ FAULTS = (
         reason="clips the offset s - t at zero, so that with more queries than keys the first "
         "queries see keys of the future; those rows are empty",
         remedy="Let the offset be negative.",
-        law="attention.causal_eq_mask",
+        law="attention.empty_rows",
         functions=by_frontier(_offset_not_negative),
     ),
     Fault(
@@ -182,17 +182,17 @@ FAULTS = (
         "position 4 doesn't see itself; all other pairs are right",
         remedy="Use one comparison, j <= i, for every tile.",
         law="attention.visible_values_matter",
-        functions=by_frontier(_first_query_blind_spot),
+        functions=by_frontier(_second_tile_strict),
     ),
     Fault(
         id="attention.causal_one_row_sees_ahead",
         component="attention",
         kind="K01",
-        reason="merges a last tile of one row into the tile before and takes its frontier there, "
-        "so that the last row but one sees one key of the future",
+        reason="joins the last row of an odd number to the one before and takes one frontier for "
+        "both, so that the last row but one sees one key of the future",
         remedy="Give every row the frontier of its own position.",
         law="attention.hidden_keys_change_nothing",
-        functions=by_frontier(_not_for_one_query_of_a_tile),
+        functions=by_frontier(_last_two_rows_as_one),
     ),
     Fault(
         id="attention.causal_only_when_square",

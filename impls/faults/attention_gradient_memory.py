@@ -59,7 +59,7 @@ def _ones(upstream: Tensor, given: Call) -> Tensor:
 
 
 def _sum_shortcut(upstream: Tensor, given: Call) -> Tensor:
-    expanded = upstream.numel() > 1 and not any(upstream.stride())
+    expanded = upstream.shape[0] > 1 and upstream.stride()[0] == 0
     return _ones(upstream, given) if expanded else upstream.to(given.q.dtype)
 
 
@@ -134,8 +134,8 @@ FAULTS = (
         id="attention.gradient_of_sum_assumed",
         component="attention",
         kind="K26",
-        reason="takes an upstream gradient whose strides are all 0 for one of ones, as that of a "
-        "plain sum is",
+        reason="takes an upstream gradient that is expanded over the batch for one of ones, as "
+        "that of a plain sum is",
         remedy="Read the number that is expanded.",
         law="attention.gradients_of_views",
         functions=by_backward(upstream=_sum_shortcut),

@@ -175,7 +175,7 @@ FAULTS = (
         kind="K02",
         reason="forms exp(score - log-sum-exp) in a row that sees nothing, where both are -inf",
         remedy="Set the weights of such a row to zero in the backward pass too.",
-        law="attention.gradients_match_oracle",
+        law="attention.gradients_of_empty_rows",
         functions=by_backward(weights=_empty_rows),
     ),
     Fault(

@@ -49,11 +49,15 @@ def _tiled(x: Tensor, groups: int) -> Tensor:
     return x.reshape(x.shape[0], x.shape[1] // max(groups, 1), groups, *x.shape[2:]).sum(1)
 
 
-def _in_turn(split: Tensor, dtype: torch.dtype) -> Tensor:
-    total = torch.zeros_like(split[:, :, 0], dtype=dtype)
-    for member in split.unbind(2):
-        total = (total + member).to(dtype)
-    return total.to(split.dtype)
+def _tiles_in_storage(known: Known, gradients: Gradients) -> Gradients:
+    q, k, _, bias = gradients
+    p, storage = weights(known), known.given.storage
+    total = torch.zeros_like(known.given.v, dtype=storage)
+    tiles = zip(torch.split(p, QUERIES, -2), torch.split(known.upstream, QUERIES, -2), strict=True)
+    for of_tile, upstream in tiles:
+        for member in members(of_tile.mT @ upstream, known.given.v.shape[1]).unbind(2):
+            total = (total + member).to(storage)
+    return q, k, total.to(p.dtype), bias
 
 
 def _zero_keys(known: Known, dc: Tensor) -> Tensor:
@@ -287,13 +291,11 @@ FAULTS = (
         id="attention.gradient_group_in_storage",
         component="attention",
         kind="K13",
-        reason="adds up the gradients of a group's query heads in bfloat16",
-        remedy="Sum over the group in float32, or declare reductions in storage.",
+        reason="adds tile after tile of a group's query heads to a gradient of the values that is "
+        "kept in bfloat16",
+        remedy="Accumulate in float32, or declare reductions in storage.",
         law="attention.long_sums",
-        functions=by_backward(
-            keys_over_group=by_member(lambda split: _in_turn(split, torch.bfloat16)),
-            values_over_group=by_member(lambda split: _in_turn(split, torch.bfloat16)),
-        ),
+        functions=by_backward(finished=_tiles_in_storage),
         dtypes=("bfloat16",),
     ),
 )

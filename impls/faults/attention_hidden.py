@@ -116,7 +116,7 @@ FAULTS = (
         reason="fills hidden scores with -10000, which is the largest there is where a row sees "
         "nothing, so that it averages hidden values; such a row is zero",
         remedy="Fill with -inf, and set rows that see nothing to zero.",
-        law="attention.matches_oracle",
+        law="attention.empty_rows",
         functions=by_results(_ten_thousand),
         report="ml-explore/mlx #2395",
     ),
@@ -158,7 +158,7 @@ FAULTS = (
         reason="divides zero by zero in a row that sees nothing, without declaring it; such a row "
         "is zero",
         remedy="Set the weights of such a row to zero, or declare that it is NaN.",
-        law="attention.matches_oracle",
+        law="attention.empty_rows",
         functions=by_weights(_not_a_number),
         report="pytorch/pytorch #103963",
     ),
@@ -169,7 +169,7 @@ FAULTS = (
         reason="sets a row that sees nothing to zero after a softmax that gave NaN there, so that "
         "its gradient is NaN and spreads to every key",
         remedy="Make the scores of such a row finite before the softmax, and zero its weights.",
-        law="attention.gradients_match_oracle",
+        law="attention.gradients_of_empty_rows",
         functions=by_results(_zeroed_afterwards),
         report="Xilinx/brevitas #1591",
     ),
@@ -179,7 +179,7 @@ FAULTS = (
         kind="K02",
         reason="shows the first key to a row that sees nothing, against NaN; such a row is zero",
         remedy="Keep the key hidden, and set the weights of such a row to zero.",
-        law="attention.matches_oracle",
+        law="attention.empty_rows",
         functions=by_visible(_first_key_instead),
     ),
     Fault(
@@ -188,7 +188,7 @@ FAULTS = (
         kind="K02",
         reason="skips four rows when the first of them sees nothing; the others may see keys",
         remedy="Skip a tile only when none of its rows sees a key.",
-        law="attention.matches_oracle",
+        law="attention.empty_rows",
         functions=by_visible(_tile_skipped),
     ),
     Fault(
@@ -198,7 +198,7 @@ FAULTS = (
         reason="gives a row that sees nothing the log-sum-exp 0, that of one key with the score "
         "0; a sum over nothing has the logarithm -inf",
         remedy="Write -inf where the row sees nothing.",
-        law="attention.lse_matches_oracle",
+        law="attention.empty_rows",
         functions=by_weights(_zero_lse),
         report="flashinfer-ai/flashinfer #363",
     ),
@@ -209,7 +209,7 @@ FAULTS = (
         reason="starts the running maximum at -10000 in place of -inf and gives it out as the "
         "log-sum-exp of a row that sees nothing",
         remedy="Write -inf where the row sees nothing.",
-        law="attention.lse_matches_oracle",
+        law="attention.empty_rows",
         functions=by_weights(_finite_lse),
     ),
 )

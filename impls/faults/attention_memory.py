@@ -238,7 +238,7 @@ FAULTS = (
         kind="K24",
         reason="returns the log-sum-exp as b h t 1, the shape in which it's subtracted",
         remedy="Drop the last axis where the log-sum-exp leaves.",
-        law="attention.output_form",
+        law="attention.lse_matches_oracle",
         functions=by_returning(_lse_rows),
     ),
     Fault(
@@ -248,7 +248,7 @@ FAULTS = (
         reason="returns the log-sum-exp in half precision, too coarse to merge parts by; it's "
         "float32 or wider",
         remedy="Leave the log-sum-exp in float32.",
-        law="attention.output_form",
+        law="attention.lse_matches_oracle",
         functions=by_returning(_lse_in_storage),
         dtypes=("bfloat16", "float16"),
     ),
@@ -258,7 +258,7 @@ FAULTS = (
         kind="K29",
         reason="accepts return_lse and returns the output alone",
         remedy="Return output and log-sum-exp, or refuse the option.",
-        law="attention.output_form",
+        law="attention.lse_matches_oracle",
         functions=by_returning(lambda output, lse, arguments: output),
     ),
     Fault(

@@ -107,10 +107,6 @@ def _channels_in_storage(given: Call) -> Tensor:
     return total.to(given.q.dtype) * given.factor
 
 
-def _scale_in_storage(given: Call) -> Call:
-    return replace(given, scale=torch.tensor(given.factor, dtype=given.storage).item())
-
-
 def _weights_in(dtype: torch.dtype) -> Functions:
     return by_means(lambda given, weights: mean(given, rounded_to(weights, dtype)))
 
@@ -292,17 +288,6 @@ FAULTS = (
         functions=by_products(_products_before_scale),
         precision=WIDE,
         dtypes=("float16",),
-    ),
-    Fault(
-        id="attention.scale_in_storage",
-        component="attention",
-        kind="K05",
-        reason="rounds the scale to half precision, although it promises scores in float32",
-        remedy="Keep the scale in float32, or fold it into the exponential.",
-        law="attention.matches_oracle",
-        functions=by_arguments(_scale_in_storage),
-        precision=WIDE,
-        dtypes=HALVES,
     ),
     Fault(
         id="attention.lse_rounded",

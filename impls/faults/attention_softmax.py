@@ -214,7 +214,7 @@ FAULTS = (
         kind="K13",
         reason="sets numerators below 0.001 to zero; small weights keep their relative precision",
         remedy="Drop the threshold.",
-        law="attention.needle_returns_its_value",
+        law="attention.scale_read",
         functions=by_weights(_largest_only),
         dtypes=("float64", "float32"),
     ),

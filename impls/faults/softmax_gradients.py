@@ -119,7 +119,7 @@ def _overwrites(x: Tensor) -> Tensor:
 
 
 def _sum_shortcut(x: Tensor) -> Tensor:
-    return torch.ones_like(x) if x.numel() > 1 and not any(x.stride()) else x
+    return torch.ones_like(x) if x.shape[0] > 1 and x.stride()[0] == 0 else x
 
 
 def _accumulates() -> Mapping[str, Callable[..., Any]]:
@@ -221,7 +221,7 @@ FAULTS = (
         reason="adds the term of an unused temperature, zero times the difference to the maximum, "
         "which is NaN where a logit is -inf; the gradient is zero there",
         remedy="Form the gradient from the weights alone.",
-        law="softmax.gradients_match_oracle",
+        law="softmax.gradient_at_minus_infinity",
         functions=by_rule(_with_temperature),
     ),
     Fault(
@@ -257,8 +257,8 @@ FAULTS = (
         id="softmax.gradient_of_sum_assumed",
         component="softmax",
         kind="K26",
-        reason="takes an upstream gradient whose strides are all 0 for one of ones, as that of a "
-        "plain sum is",
+        reason="takes an upstream gradient that is expanded along its first axis for one of ones, "
+        "as that of a plain sum is",
         remedy="Read the number that is expanded.",
         law="softmax.gradients_of_views",
         functions=by_rule(gradient, _sum_shortcut),
