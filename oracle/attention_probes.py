@@ -73,20 +73,21 @@ def mask_read_off(implementation: Implementation, inputs: Inputs) -> list[Compar
     if whole is None:
         return []
     count = seen.sum(axis=-1, keepdims=True)
+    bias = whole.arrays.get("bias", 0.0)
+    lowest = np.broadcast_to(bias == -span(inputs.dtype, "values").largest, seen.shape)[..., keys]
     seen = seen[..., keys]
     share = np.where(seen, 1.0 / np.maximum(count, 1), 0.0)
-    # a constant beside scores of zero is exact, and so are differences from it
-    bias = whole.arrays.get("bias")
-    none = None if bias is None else np.where(np.isneginf(bias), bias, 0.0)
-    right = attention(implementation, changed(whole, bias=none))[..., : len(keys)]
+    right = attention(implementation, whole)[..., : len(keys)]
     actual = implementation(whole)[..., : len(keys)]
-    full = np.broadcast_to(count > 0, seen.shape)
-    hidden, dtype = actual[full & ~seen], implementation.dtype
+    hidden = actual[np.broadcast_to(count > 0, seen.shape) & ~seen]
+    # of the lowest number a log-sum-exp keeps nothing of the count, but something is weighed
+    some, usual, dtype = actual[seen & lowest] > 0.0, seen & ~lowest, implementation.dtype
+    room = right.allowance[usual] + formed(share[usual], 1)
     return [
         same("weight of a key that is not seen", hidden, np.zeros_like(hidden), dtype),
-        alike("weight of a key that is seen", actual[seen], share[seen],
-              right.allowance[seen] + formed(share[seen], 1), dtype),
-    ]  # fmt: skip
+        alike("weight of a key that is seen", actual[usual], share[usual], room, dtype),
+        same("a key of the lowest bias has weight", some * 1.0, np.ones(some.shape), "float64"),
+    ]
 
 
 def _row_constants(implementation: Implementation, call: Inputs) -> Inputs:
