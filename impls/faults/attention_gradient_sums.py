@@ -16,6 +16,7 @@ from attnspec.impls.faults.attention_backward import (
     of_keys,
     of_queries,
     of_values,
+    weights,
 )
 from attnspec.impls.faults.fault import Fault
 

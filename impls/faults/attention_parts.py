@@ -234,7 +234,7 @@ FAULTS = (
         reason="merges two parts that a row doesn't see by the difference of -inf and -inf, so "
         "that the row is NaN although it sees later parts",
         remedy="Give a part with the log-sum-exp -inf the share zero.",
-        law="attention.matches_oracle",
+        law="attention.empty_rows",
         functions=by_parts(_merged_by_two),
         report="flashinfer-ai/flashinfer #440",
     ),

@@ -11,6 +11,7 @@ from attnspec.impls import rope as right
 from attnspec.impls.faults.fault import Fault
 from attnspec.impls.faults.rope import Functions
 from attnspec.impls.faults.rope_gradients import Gradients, Rule, of_channels, rotation
+from attnspec.impls.faults.views import read_as_contiguous
 from attnspec.impls.rope import turned
 
 Tables = tuple[Tensor, Tensor]
@@ -166,5 +167,23 @@ FAULTS = (
         remedy="Sum over the batch where the tables have no axis for it.",
         law="rope_apply.gradients_match_oracle",
         functions=by_sums(_last_entry),
+    ),
+    Fault(
+        id="rope_apply.gradient_upstream_ignored",
+        component="rope_apply",
+        kind="K22",
+        reason="turns ones back in place of the upstream gradient",
+        remedy="Turn the upstream gradient back.",
+        law="rope_apply.zero_upstream",
+        functions=by_tables(lambda upstream, *rest: gradients(torch.ones_like(upstream), *rest)),
+    ),
+    Fault(
+        id="rope_apply.gradient_upstream_as_contiguous",
+        component="rope_apply",
+        kind="K26",
+        reason="takes the strides of a fresh tensor for granted in the upstream gradient",
+        remedy="Use the strides of the upstream gradient, or copy it.",
+        law="rope_apply.gradients_of_views",
+        functions=by_tables(lambda upstream, *rest: gradients(read_as_contiguous(upstream), *rest)),
     ),
 )
