@@ -116,6 +116,10 @@ def _by_fault(evidence: Evidence) -> Iterator[Explanation]:
         return
     for fault in all_faults().values():
         wrong = _as_subject(fault, evidence.subject)
+        if wrong is None or evidence.outputs_differ(wrong):
+            continue
+        # anew: it may keep something from the call that it has answered
+        wrong = _as_subject(fault, evidence.subject)
         distance = None if wrong is None else evidence.distance_to(wrong)
         if distance is not None:
             yield Explanation(fault.id, distance, f"it {fault.reason}. {fault.remedy}")

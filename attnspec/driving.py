@@ -233,8 +233,11 @@ def _explained(
     alike = [(inputs, j) for inputs, j in swept.failures if j.kind == judgement.kind]
     passes = swept.passes[:KEPT_FAILING]
     return explanations(
-        Evidence(law, subject, alike, passes, _oracle_of(law), _others_of(law, subject))
-    )
+        Evidence(
+            law, subject, alike, passes,
+            oracle=_oracle_of(law), forward=_forward_of(law), others=_others_of(law, subject),
+        )
+    )  # fmt: skip
 
 
 def _others_of(law: Law, subject: Subject) -> list[Law]:
@@ -255,3 +258,10 @@ def _oracle_of(law: Law) -> Law | None:
     exact = [other for other in LAWS if other.component == law.component and is_exact(other)]
     alike = [other for other in exact if other.gradients == law.gradients]
     return next(iter(alike or exact), None)
+
+
+def _forward_of(law: Law) -> Law | None:
+    """The comparison of the output of the component that `law` is about."""
+    from attnspec.oracle import LAWS
+
+    return next((o for o in LAWS if o.id == f"{law.component}.matches_oracle"), None)

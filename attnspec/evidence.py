@@ -14,7 +14,7 @@ from functools import cached_property
 
 from attnspec.judging import HELD, Judgement, LawError, judged
 from attnspec.oracle.comparison import Comparison, verdict
-from attnspec.oracle.law import Inputs, Law
+from attnspec.oracle.law import Breach, Inputs, Law
 from attnspec.oracle.precision import JUDGED_SHARE, Format
 from attnspec.plausible import TELLING_PASSES, Pair, passes_unlikely, plausible, size
 from attnspec.subject import Subject
@@ -34,6 +34,8 @@ class Evidence:
     passes: Sequence[Inputs]
     oracle: Law | None = None
     """The component's comparison with the exact value, if the law isn't that one."""
+    forward: Law | None = None
+    """The comparison of the component's output with the exact value, whatever `law` is about."""
     others: Sequence[Law] = ()
     """The component's other laws of the same calls: roundings break none of them."""
 
@@ -77,6 +79,20 @@ class Evidence:
                 return None
         return worst
 
+    def outputs_differ(self, wrong: Subject) -> bool:
+        """Whether the output of a wrong implementation differs from the target's on the first
+        failing call. It costs one call and no exact value, and most candidates end here."""
+        if self._output is None:
+            return False
+        inputs, output = self._output
+        try:
+            given = wrong(inputs)
+        except Breach:
+            return False
+        if given.shape != output.actual.shape:
+            return False
+        return verdict(_between(output, replace(output, actual=given))).ratio > HELD
+
     def breaks_others(self, other: Subject) -> bool:
         """Whether one of the component's other laws still fails on these calls."""
         told = (attempted(law, other, i) for i, _ in self.failures for law in self.others)
@@ -101,6 +117,17 @@ class Evidence:
             loose = attempted(self.law, other, inputs)
             unlikely += passes_unlikely(_pairs(declared_too, loose), place, fmt)
         return unlikely <= TELLING_PASSES * len(self.failures)
+
+    @cached_property
+    def _output(self) -> tuple[Inputs, Comparison] | None:
+        """The first failing call, and the target's output there beside the exact value."""
+        if self.forward is None:
+            return None
+        inputs, _ = self.failures[0]
+        judgement = attempted(self.forward, self.subject, inputs)
+        if judgement is None or not judgement.comparisons:
+            return None
+        return inputs, judgement.comparisons[0]
 
     @cached_property
     def _results(self) -> list[Judgement | None]:
