@@ -47,8 +47,9 @@ class Plan:
 
 @lru_cache(maxsize=4096)
 def plan(shape: tuple[int, ...], layout: str, itemsize: int) -> Plan:
-    """The plan of an array of `shape` in one of `oracle.inputs.LAYOUTS`, or uniform. An array with
-    too few axes for its layout is contiguous. Raises ValueError for a layout that does not exist."""
+    """The plan of an array of `shape` in one of `oracle.inputs.LAYOUTS`, or `UNIFORM`. An array
+    with too few axes for its layout is contiguous. Raises ValueError for a layout that does not
+    exist."""
     guard = GUARD // itemsize
     stored = list(shape)
     start = guard

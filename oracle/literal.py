@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.oracle.components import COMPONENTS
+from attnspec.oracle.family import UNIFORM
 from attnspec.oracle.inputs import description
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.precision import snapped
@@ -144,6 +145,10 @@ def _laid_out(name: str, values: Array, layout: str, *, torch: bool) -> list[str
     elif layout == "expanded" and (values == values[:1]).all():
         shape = tuple(int(size) for size in values.shape)
         first = f"{name}[:1]"
+        value = f"{first}.expand({shape})" if torch else f"np.broadcast_to({first}, {shape})"
+    elif layout == UNIFORM and (values == values.flat[:1]).all():
+        shape = tuple(int(size) for size in values.shape)
+        first = f"{name}.flatten()[:1]"
         value = f"{first}.expand({shape})" if torch else f"np.broadcast_to({first}, {shape})"
     elif layout == "offset":
         shape = tuple(int(size) for size in values.shape)

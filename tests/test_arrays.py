@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from attnspec import arrays, memory
+from attnspec.oracle.family import UNIFORM
 from attnspec.oracle.inputs import LAYOUTS
 from attnspec.oracle.law import Breach
 from attnspec.oracle.precision import NUMPY_TYPES, snapped
@@ -100,6 +101,17 @@ def test_entries_that_differ_cannot_be_expanded() -> None:
     tensor, _, _ = handed(given, "float32", "expanded")
     assert tensor.stride() == (3, 1)
     assert tensor.tolist() == given.tolist()
+
+
+def test_one_number_is_stored_once() -> None:
+    tensor, flat, _ = handed(np.full((2, 3), 0.5), "float32", UNIFORM)
+    assert tensor.stride() == (0, 0)
+    assert np.isfinite(flat).sum() == 1
+    other, _, _ = handed(np.arange(6.0).reshape(2, 3), "float32", UNIFORM)
+    assert other.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    for shape in ((), (0, 3)):
+        empty, _, _ = handed(np.zeros(shape), "float32", UNIFORM)
+        assert tuple(empty.shape) == shape
 
 
 def test_a_layout_that_does_not_exist() -> None:

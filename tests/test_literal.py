@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from attnspec.oracle.family import UNIFORM
 from attnspec.oracle.inputs import FAMILIES, LAYOUTS, Scope, sampled
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.literal import Upstream, literal
@@ -123,6 +124,16 @@ def test_the_text_of_a_masked_call() -> None:
     large[3, 4] = False
     text = literal(attention_call(mask=large), "f", "numpy")
     assert "mask = np.full((10, 10), True, dtype=bool)\nmask[3, 4] = False\n" in text
+
+
+@pytest.mark.parametrize("arrays", ["torch", "numpy"])
+def test_an_upstream_of_one_number_is_stored_once(arrays: str) -> None:
+    upstream = Upstream(np.full((2, 1, 3, 5), 0.5), UNIFORM, own_backward=True)
+    text = literal(attention_call(), "f", arrays, upstream)
+    given = run(text.replace("f_backward", "f"), "f").arguments[0]
+    stride = given.stride() if arrays == "torch" else given.strides
+    assert set(stride) == {0}
+    assert np.array_equal(float64(given), upstream.values)
 
 
 def test_the_text_of_gradients() -> None:

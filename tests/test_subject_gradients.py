@@ -90,6 +90,20 @@ def test_gradients_are_taken_whatever_the_caller_has_switched_off() -> None:
     assert same(found, right(attention_call()))
 
 
+def test_an_output_of_which_gradients_could_be_asked() -> None:
+    seen = []
+
+    def looks(q: Any, k: Any, v: Any) -> Any:
+        seen.append(q.requires_grad)
+        return attention(q, k, v)
+
+    mine = subject(looks, "attention")
+    recorded = mine.recorded(attention_call())
+    assert np.array_equal(recorded, mine(attention_call()))
+    assert seen == [True, False]
+    assert by_numpy().recorded(attention_call()).shape == (2, 1, 3, 5)
+
+
 def gone(name: str) -> Callable[..., Any]:
     def function(q: Any, k: Any, v: Any) -> Any:
         tensors = {"q": q, "k": k, "v": v}
