@@ -170,7 +170,7 @@ FAULTS = (
         reason="raises biases of -inf to -10000, so that a row of nothing but -inf averages the "
         "values that it hides",
         remedy="Treat -inf in a bias as False in a mask.",
-        law="attention.bool_mask_eq_infinite_bias",
+        law="attention.empty_rows",
         functions=by_arguments(_with_finite_bias),
     ),
     Fault(

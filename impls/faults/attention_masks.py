@@ -72,7 +72,9 @@ def _of_other_order(mask: Tensor, given: Call) -> Tensor:
 
 def _batch_for_heads(mask: Tensor, given: Call) -> Tensor:
     batch, heads = given.q.shape[:2]
-    return mask.transpose(0, 1) if batch == heads and mask.shape[1] == 1 else mask
+    if mask.shape[0] == 1 or mask.shape[1] != 1 or heads % batch:
+        return mask
+    return mask.transpose(0, 1).repeat_interleave(heads // batch, 1)
 
 
 def _queries_too(mask: Tensor, given: Call) -> Tensor:
@@ -178,8 +180,8 @@ FAULTS = (
         id="attention.mask_batch_for_heads",
         component="attention",
         kind="K03",
-        reason="broadcasts a mask per batch entry over the heads where there are as many of both, "
-        "as if its first axis were theirs",
+        reason="takes the first axis of a mask per batch entry for that of the heads where the "
+        "sizes allow it",
         remedy="Align the axes of the mask from the last, and take b h t s in this order.",
         law="attention.broadcast_eq_expanded",
         functions=by_mask(_batch_for_heads),

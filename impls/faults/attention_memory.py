@@ -20,7 +20,7 @@ from attnspec.impls.faults.fault import Fault
 from attnspec.impls.faults.views import overwrite, read_as_contiguous
 
 Arguments = dict[str, Any]
-TAIL = 8
+TAIL = 4
 
 
 def by_reading(names: str, read: Callable[[Tensor], Tensor]) -> Functions:
