@@ -24,11 +24,14 @@ TARGETS: Mapping[str, str] = {
     "torch.sdpa_flash": "attnspec.impls.targets.torch_sdpa_flash",
     "torch.sdpa_flash_lse": "attnspec.impls.targets.torch_sdpa_flash_lse",
     "torch.sdpa_math": "attnspec.impls.targets.torch_sdpa_math",
+    "torch.flex": "attnspec.impls.targets.torch_flex",
     "torch.functional": "attnspec.impls.targets.torch_functional",
     "transformers.half": "attnspec.impls.targets.transformers_half",
     "transformers.interleaved": "attnspec.impls.targets.transformers_interleaved",
     "transformers.eager": "attnspec.impls.targets.transformers_eager",
     "transformers.sdpa": "attnspec.impls.targets.transformers_sdpa",
+    "x-transformers": "attnspec.impls.targets.x_transformers",
+    "x-transformers.flash": "attnspec.impls.targets.x_transformers_flash",
     "rotary-embedding-torch": "attnspec.impls.targets.rotary_embedding_torch",
     "rotary-embedding-torch.offset": "attnspec.impls.targets.rotary_embedding_torch_offset",
     "mlx": "attnspec.impls.targets.mlx",
@@ -46,6 +49,7 @@ KNOWN_TO_FAIL: Mapping[str, str] = {
     "rotary-embedding-torch.offset": "positions are rounded to the dtype of x",
     "torch.sdpa_flash_lse": "the log-sum-exp of a row that sees no key is 0",
     "onnx.broadcast": "causality and a mask that all queries share are that of the first query",
+    "x-transformers.flash": "more queries than keys: causality is top-left, but not beside a mask",
     "mlx.default": "rows in half precision are summed in half precision",
 }
 """Targets with a defect of their library, each a row of BUGS.md. A run over all targets expects

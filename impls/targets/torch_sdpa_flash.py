@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import pad, scaled_dot_product_attention
@@ -49,5 +50,11 @@ def as_kernel_wants(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Te
     such kernels; and with their last axis contiguous in memory."""
     width = max(q.shape[-1], v.shape[-1])
     filled = (pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x for x in (q, k, v))
-    q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in filled)
+    q, k, v = (x if x.stride(-1) == 1 else _copied(x) for x in filled)
     return q, k, v
+
+
+def _copied(x: Tensor) -> Tensor:
+    # an axis of size 1 is contiguous whatever its stride, so that `contiguous` would do nothing,
+    # but the kernel is only chosen where the stride is 1
+    return x.clone(memory_format=torch.contiguous_format)
