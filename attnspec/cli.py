@@ -103,6 +103,12 @@ def faults(json_file: Path | None) -> None:
 
 @main.command()
 @click.option("--fault", "only", multiple=True, metavar="ID", help="Only this fault.")
+@click.option(
+    "--all-laws",
+    "every_law",
+    is_flag=True,
+    help="Every law of its component on each fault, not only those that speak of it.",
+)
 @_effort("smoke", "Chooses the examples.")
 @_file("--json", "Write the score as JSON.")
 @click.pass_context

@@ -103,7 +103,13 @@ def _fault(given: str, identity: str) -> Loaded:
             f"unknown fault {identity!r};{near} `attnspec faults` lists all {len(by_id)}"
         )
     fault = by_id[identity]
-    declaration = Target(name=given, dtypes=fault.dtypes, precision=fault.precision)
+    declaration = Target(
+        name=given,
+        dtypes=fault.dtypes,
+        precision=fault.precision,
+        conventions=fault.conventions,
+        guarantees=fault.guarantees,
+    )
     conventions, contracts = _checked(given, declaration)
     judged = tuple(name for name in COMPONENTS if name in fault.functions())
     return Loaded(given, given, fault.functions, judged, (), declaration, conventions, contracts)

@@ -151,6 +151,7 @@ def scored_exit(
     console: Console,
     *,
     only: tuple[str, ...],
+    every_law: bool,
     tier: str,
     examples: int | None,
     seed: int,
@@ -163,7 +164,7 @@ def scored_exit(
         check_writable(json_file)
     try:
         with _bar("score") as told:
-            score = scored(only, effort, workers=workers, progress=told)
+            score = scored(only, effort, every_law=every_law, workers=workers, progress=told)
     except LawError as error:
         raise UsageError(f"a mistake of the suite: {error}") from error
     print_score(console, score)

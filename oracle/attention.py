@@ -141,6 +141,7 @@ LAWS: tuple[Law, ...] = (
             "attention.empty_row_skips_tile",
             "attention.mask_is_ten_thousand",
             "attention.parts_empty_are_nan",
+            "attention.bias_infinity_made_finite",
         ),
     ),
     *VISIBILITY,

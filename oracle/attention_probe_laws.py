@@ -145,7 +145,6 @@ READINGS: tuple[Law, ...] = (
             "attention.bias_lowest_hides",
             "attention.normalised_over_queries",
             "attention.overlapping_tail_counted_twice",
-            "attention.sum_in_storage",
         ),
     ),
     law(
@@ -192,6 +191,7 @@ READINGS: tuple[Law, ...] = (
             "attention.query_tail_lost",
             "attention.small_number_added",
             "attention.weights_rounded_down",
+            "attention.sum_in_storage",
         ),
     ),
     law(
@@ -205,7 +205,6 @@ READINGS: tuple[Law, ...] = (
         rejects=(
             "attention.base_two",
             "attention.exp_interpolated",
-            "attention.scale_in_storage",
             "attention.small_weights_dropped",
             "attention.scale_of_padded_width",
             "attention.scale_of_rounded_root",

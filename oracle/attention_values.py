@@ -46,10 +46,25 @@ def log_sum_exp(implementation: Implementation, inputs: Inputs) -> Expected:
         given,
         implementation.contract,
     )
+    lost = _overflowing(implementation, inputs)
     if options.hides and implementation.conventions["attention.empty_row"] != "zero":
-        hidden = empty(implementation, inputs)
-        return replace(right, allowance=np.where(hidden, np.inf, right.allowance))
-    return right
+        lost = lost | empty(implementation, inputs)
+    return replace(right, allowance=np.where(lost, np.inf, right.allowance))
+
+
+def _overflowing(implementation: Implementation, inputs: Inputs) -> Array:
+    """Rows with a score that may overflow, of a hidden key too: bool, b h t. Nothing is promised
+    of them (an implementation that hides keys by adding minus infinity gives NaN)."""
+    given = {name: a for name, a in arrays(inputs).items() if name not in ("v", "mask")}
+    right = expected(
+        attention_definition.scores(options_of(implementation, inputs)),
+        parameters(implementation, inputs, value_size=False),
+        given,
+        implementation.contract,
+        exact=False,
+    )
+    result: Array = np.isinf(right.allowance).any(axis=-1)
+    return result
 
 
 def gradients(

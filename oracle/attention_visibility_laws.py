@@ -37,6 +37,7 @@ VISIBILITY: tuple[Law, ...] = (
         visibility.hidden_nan_ignored,
         inputs="_hidden",
         claims=("attention.mask_eq_subset",),
+        rejects=("attention.hidden_nan_times_zero",),
     ),
     law(
         "visible_nan_propagates",
@@ -45,6 +46,8 @@ VISIBILITY: tuple[Law, ...] = (
         "exact",
         visibility.visible_nan_propagates,
         inputs="_two_runs",
+        claims=("attention.linear_in_values",),
+        rejects=("attention.nan_taken_for_empty_row",),
     ),
     law(
         "visible_values_matter",
@@ -91,7 +94,6 @@ VISIBILITY: tuple[Law, ...] = (
         claims=("attention.bool_mask_eq_infinite_bias",),
         rejects=(
             "attention.bias_dropped_with_mask",
-            "attention.bias_infinity_made_finite",
             "attention.mask_added",
         ),
     ),

@@ -78,10 +78,13 @@ def expected(
     parameters: Mapping[str, Any],
     arrays: Mapping[str, Any],
     contract: Contract,
+    *,
+    exact: bool = True,
 ) -> Expected:
     """Value and allowance under a contract. An array may be a pair (values, errors) that comes
-    from another tape. The value comes from balls where float64 is too coarse to judge with."""
-    (right,) = _expected(tape_of(definition), parameters, arrays, contract)
+    from another tape. The value comes from balls where float64 is too coarse to judge with, if
+    it is to be `exact`."""
+    (right,) = _expected(tape_of(definition), parameters, arrays, contract, exact=exact)
     return right
 
 
@@ -106,19 +109,25 @@ def value_of(
 
 
 def _expected(
-    tape: Tape, parameters: Mapping[str, Any], arrays: Mapping[str, Any], contract: Contract
+    tape: Tape,
+    parameters: Mapping[str, Any],
+    arrays: Mapping[str, Any],
+    contract: Contract,
+    *,
+    exact: bool = True,
 ) -> tuple[Expected, ...]:
     key = tuple(parameters.items())
     plan = planned(tape, errors_of(contract), key)
     pairs = _several(tape, plan(arrays))
-    if contract.storage != "float64" or not any(_is_sharp(v, e) for v, e in pairs):
+    sharp = contract.storage == "float64" and any(_is_sharp(v, e) for v, e in pairs)
+    if not exact or not sharp:
         return tuple(Expected(v, e) for v, e in pairs)
     if plan.work > MOST_BALLS:
         # a float64 value is itself off by no more than an implementation in float64 may be
         return tuple(Expected(v, 2.0 * e) for v, e in pairs)
-    exact = {k: v[0] if isinstance(v, tuple) else v for k, v in arrays.items()}
+    points = {k: v[0] if isinstance(v, tuple) else v for k, v in arrays.items()}
     with precision():
-        balls = _several(tape, planned(tape, BALLS, key)(exact))
+        balls = _several(tape, planned(tape, BALLS, key)(points))
         found = []
         for (value, allowance), ball in zip(pairs, balls, strict=True):
             high, low = midpoints(ball)

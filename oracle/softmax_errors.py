@@ -67,7 +67,6 @@ def weights(contract: Contract, axis: int, n: int) -> Callable[[Erring, Array], 
         t = np.where(seen, -shifted, 0.0)
         e = np.where(shown, logits[1], 0.0)
         share = np.where(seen, -t - logarithm, -np.inf)
-        most = e.max(axis=axis, keepdims=True)
         # the largest logit moves up by no more than what reaches past it, and down by its own
         moves = np.where(seen, e - t, 0.0).max(axis=axis, keepdims=True)
         moved = e + slope * (t + e + moves) + tiny
@@ -79,9 +78,13 @@ def weights(contract: Contract, axis: int, n: int) -> Callable[[Erring, Array], 
         recomputed, _ = _changed(p, share, own)
         worst = np.maximum(_normalised(p, more, less, axis), recomputed)
         worst += after * (p + worst) + lost
-        # a logit that may be infinite makes its row anything, NaN too
-        worst = np.where(np.isinf(most), np.inf, worst)
-        return p, np.where(seen, worst, 0.0)
+        worst = np.where(seen, worst, 0.0)
+        if np.isinf(logits[1]).any():
+            # a logit that may be infinite makes its row anything, NaN too, even a hidden one: many
+            # implementations hide by adding minus infinity
+            lost_rows = np.isinf(logits[1]).any(axis=axis, keepdims=True)
+            worst = np.where(lost_rows, np.inf, worst)
+        return p, worst
 
     return formed
 

@@ -69,7 +69,6 @@ LAWS: tuple[Law, ...] = (
                 "softmax.gradient_as_two_axes",
                 "softmax.gradient_of_numerators",
                 "softmax.gradient_partial_block_zero",
-                "softmax.gradient_nan_at_minus_infinity",
                 "softmax.gradient_missing",
                 "softmax.gradient_row_term_in_bfloat16",
                 "softmax.gradient_accumulates",
@@ -93,7 +92,7 @@ LAWS: tuple[Law, ...] = (
         minus_infinity_has_none,
         inputs="softmax_some_minus_infinity",
         claims=("softmax.gradient",),
-        rejects=(),
+        rejects=("softmax.gradient_nan_at_minus_infinity",),
         gradients=True,
     ),
     Law(

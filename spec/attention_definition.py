@@ -201,6 +201,18 @@ def log_sum_exp(options: Options) -> Definition:
 
 
 @cache
+def scores(options: Options) -> Definition:
+    """What softmax is taken of, hidden keys too."""
+    return Definition(
+        "attention.scores",
+        logits(options),
+        (*_ROWS, (_j, _s)),
+        tuple(a for a in _arrays(options) if a not in (_v, _mask)),
+        _parameters(options, value_size=False),
+    )
+
+
+@cache
 def visible(options: Options) -> Definition:
     """1 where query i sees key j, else 0."""
     return Definition(

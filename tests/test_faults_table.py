@@ -6,17 +6,18 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from attnspec.impls import rope, softmax
+from attnspec.impls import attention, rope, softmax
 from attnspec.impls.faults import FAULTS, fault
 from attnspec.impls.faults.fault import Fault
 from attnspec.target import DTYPES
 
-COMPONENTS = ("softmax", "rope", "rope_apply")
+COMPONENTS = ("softmax", "attention", "rope", "rope_apply")
 
 every_fault = pytest.mark.parametrize("wrong", FAULTS, ids=lambda wrong: wrong.id)
 
@@ -26,8 +27,10 @@ def call(component: str, dtype: torch.dtype) -> tuple[Tensor, ...]:
     x = torch.linspace(-2.0, 2.0, 2 * 3 * 5 * 4).reshape(2, 3, 5, 4).to(dtype)
     positions = torch.tensor([[0, 1, 2, 3, 4], [7, 6, 300, 0, 1]])
     angles = rope.turning_angles(x, positions, 10000.0, None)
+    keys = torch.linspace(2.0, -2.0, 2 * 1 * 7 * 4).reshape(2, 1, 7, 4).cos().to(dtype)
     return {
         "softmax": (x,),
+        "attention": (x, keys, keys[..., :3].sin()),
         "rope": (x, positions),
         "rope_apply": (x, angles.cos().to(dtype), angles.sin().to(dtype)),
     }[component]
@@ -38,7 +41,7 @@ def test_ids_are_unique() -> None:
 
 
 def test_many_kinds() -> None:
-    for component in COMPONENTS[:2]:
+    for component in COMPONENTS[:3]:
         assert len({f.kind for f in FAULTS if f.component == component}) >= 9
     assert len({f.kind for f in FAULTS}) >= 16
     assert len(FAULTS) >= 80
@@ -65,8 +68,9 @@ def test_row(wrong: Fault) -> None:
 @pytest.mark.parametrize("name", DTYPES)
 def test_gives_a_function_that_runs(wrong: Fault, name: str) -> None:
     made = wrong.functions()
-    reference: dict[str, Callable[..., Tensor]] = {
+    reference: dict[str, Callable[..., Any]] = {
         "softmax": softmax.softmax,
+        "attention": attention.attention,
         "rope": rope.rope,
         "rope_apply": rope.rope_apply,
     }
@@ -78,7 +82,7 @@ def test_gives_a_function_that_runs(wrong: Fault, name: str) -> None:
         *inspect.signature(reference[wrong.component]).parameters
     ]
     arguments = call(wrong.component, getattr(torch, name))
-    assert function(*arguments).shape == arguments[0].shape
+    assert function(*arguments).shape == reference[wrong.component](*arguments).shape
 
 
 @every_fault

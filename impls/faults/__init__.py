@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from attnspec.impls.faults import (
+    attention,
     attention_axes,
     attention_bias,
     attention_calls,
@@ -17,8 +18,8 @@ from attnspec.impls.faults import (
     attention_memory,
     attention_parts,
     attention_precision,
+    attention_promises,
     attention_scale,
-    attention_softmax,
     attention_tiles,
     attention_window,
     rope,
@@ -53,7 +54,7 @@ FAULTS: tuple[Fault, ...] = (
     *attention_bias.FAULTS,
     *attention_hidden.FAULTS,
     *attention_scale.FAULTS,
-    *attention_softmax.FAULTS,
+    *attention.FAULTS,
     *attention_heads.FAULTS,
     *attention_axes.FAULTS,
     *attention_tiles.FAULTS,
@@ -61,6 +62,7 @@ FAULTS: tuple[Fault, ...] = (
     *attention_memory.FAULTS,
     *attention_calls.FAULTS,
     *attention_precision.FAULTS,
+    *attention_promises.FAULTS,
     *attention_gradients.FAULTS,
     *attention_gradient_options.FAULTS,
     *attention_gradient_sums.FAULTS,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attnspec.impls import attention as right
-from attnspec.impls.faults.attention_softmax import by_lse, numerators_of, over_total
+from attnspec.impls.faults.attention import by_lse, numerators_of, over_total
 from attnspec.impls.faults.attention_steps import (
     Call,
     Functions,

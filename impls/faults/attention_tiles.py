@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from attnspec.impls.faults.attention import numerators_of, over_total
 from attnspec.impls.faults.attention_axes import by_output
-from attnspec.impls.faults.attention_softmax import numerators_of, over_total
 from attnspec.impls.faults.attention_steps import (
     Call,
     Results,

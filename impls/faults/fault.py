@@ -29,5 +29,9 @@ class Fault:
     """The public report that it comes from, `owner/repository #number`."""
     precision: Mapping[str, Any] = field(default_factory=dict)
     """The contract that it breaks, where that isn't the default."""
+    conventions: Mapping[str, str] = field(default_factory=dict)
+    """What it says to follow, where that isn't the default."""
+    guarantees: tuple[str, ...] = ("mask-exact", "repeatable")
+    """What it promises, in words."""
     dtypes: tuple[str, ...] | None = None
     """The storage dtypes in which it can be seen; `None` for all."""
