@@ -1,8 +1,8 @@
 """How fast the suite judges, on one core.
 
 Small calls go through Hypothesis, as `attnspec verify` drives them: drawn, laid out in memory,
-given to the reference, and its result compared with value and allowance of the definition. Times
-are the processor's, so that other processes on the machine do not count.
+given to the reference, and its result, or its gradients, compared with value and allowance of the
+definition. Times are the processor's, so that other processes on the machine do not count.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
 from functools import partial
-from typing import Any
 
 import hypothesis
-import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.strategies import SearchStrategy
 
@@ -27,34 +25,40 @@ from attnspec.driving import scope_of
 from attnspec.judging import judged
 from attnspec.loading import load
 from attnspec.oracle import law
-from attnspec.oracle.balls import BALLS, precision
-from attnspec.oracle.expected import expected, tape_of
-from attnspec.oracle.family import Form, Scope
+from attnspec.oracle.attention_shapes import work_of
+from attnspec.oracle.family import Form, Scope, Shape
 
 # the strategy of a family that is not in the table
 from attnspec.oracle.inputs import FAMILIES, _strategy
 from attnspec.oracle.law import Inputs
-from attnspec.oracle.plan import planned
-from attnspec.oracle.precision import contract
-from attnspec.spec import rope_definition, softmax_definition
-from attnspec.spec.definition import Definition
 from attnspec.subject import Subject
 from bench.figures import Figure, printed
+from bench.problems import attention_problem, milliseconds, rope_problem, softmax_problem
 
 REFERENCE = "torch"
-DEMANDED_EXAMPLES = 550.0
-"""A second and core, the oracle with its allowance: 150 examples of 20 laws then take seconds."""
-DEMANDED_CERTIFICATE = 10.0
-"""Milliseconds for the certificate of softmax 64 x 64: certificates can be formed in passing."""
+LAWS = (
+    ("softmax.matches_oracle", 550.0),
+    ("rope.matches_oracle", 550.0),
+    ("attention.matches_oracle", 550.0),
+    ("softmax.gradients_match_oracle", None),
+    ("rope.gradients_match_oracle", None),
+    ("attention.gradients_match_oracle", 350.0),
+)
+"""The laws that are timed, and how many examples a second and core are demanded: 150 examples of
+20 laws then take seconds."""
+DEMANDED_CERTIFICATES = (("softmax", 10.0), ("attention", 15.0))
+"""Milliseconds for the certificate of 64 x 64: certificates can be formed in passing."""
 SMALL = 128
-"""Elements of the largest call that counts as small."""
+"""Elements of the largest call of softmax and rope that counts as small, ..."""
+SMALL_LENGTHS = (8, 16, 8, 8)
+"""... t, s, d and e of that of attention, ..."""
+SMALL_WORK = 8 * 16 * 8
+"""... and its products, those of all batch entries and heads."""
 EXAMPLES = 125
 """For each dtype in each pass, ..."""
 PASSES = 16
 """... and passes."""
 RUNS = 25
-
-Call = Callable[[], object]
 
 
 @dataclass(frozen=True)
@@ -74,14 +78,25 @@ class Rate:
         return self.examples / self.processor
 
 
-def small_calls(subject: Subject) -> SearchStrategy[Inputs]:
-    """The strategy of a component's own family, with the small ones of its shapes."""
-    family = FAMILIES[subject.component]
+def small_calls(subject: Subject, name: str = "") -> SearchStrategy[Inputs]:
+    """The strategy of a family, the component's own unless it is named, with the small ones of its
+    shapes."""
+    family = FAMILIES[name or subject.component]
+    small = _small_attention if subject.component == "attention" else _small
 
     def forms(scope: Scope) -> tuple[Form, ...]:
-        return tuple(f for f in family.forms(scope) if math.prod(f.shape) <= SMALL)
+        return tuple(f for f in family.forms(scope) if small(f.shape))
 
     return _strategy(replace(family, forms=forms), scope_of(subject))
+
+
+def _small(shape: Shape) -> bool:
+    return math.prod(shape) <= SMALL
+
+
+def _small_attention(shape: Shape) -> bool:
+    lengths = zip(shape[3:], SMALL_LENGTHS, strict=True)
+    return work_of(shape) <= SMALL_WORK and all(size <= most for size, most in lengths)
 
 
 def driven(draws: SearchStrategy[Inputs], check: Callable[[Inputs], bool], examples: int) -> Rate:
@@ -109,7 +124,7 @@ def driven(draws: SearchStrategy[Inputs], check: Callable[[Inputs], bool], examp
 
 @dataclass(frozen=True)
 class Rates:
-    """Passes over all dtypes of one component."""
+    """Passes over all dtypes of one law."""
 
     passes: tuple[Rate, ...]
     """Agreement with the oracle, plans at hand."""
@@ -119,11 +134,11 @@ class Rates:
     """Drawing the same calls, and nothing else."""
 
 
-def rates(component: str, examples: int, passes: int) -> Rates:
-    """Pass after pass, so many examples for each dtype in each."""
-    loaded, checked = load(REFERENCE), law(f"{component}.matches_oracle")
-    subjects = [Subject(loaded, component, dtype) for dtype in loaded.dtypes]
-    draws = [small_calls(subject) for subject in subjects]
+def rates(name: str, examples: int, passes: int) -> Rates:
+    """Pass after pass of a law, so many examples for each dtype in each."""
+    loaded, checked = load(REFERENCE), law(name)
+    subjects = [Subject(loaded, checked.component, dtype) for dtype in loaded.dtypes]
+    draws = [small_calls(subject, checked.inputs) for subject in subjects]
 
     def agrees_not(subject: Subject, inputs: Inputs) -> bool:
         return judged(checked, subject, inputs).fails
@@ -146,10 +161,10 @@ def _added(parts: Iterable[Rate]) -> Rate:
     return Rate(*map(sum, zip(*map(astuple, parts), strict=True)))
 
 
-def rate_figures(component: str, examples: int, passes: int) -> list[Figure]:
-    """Examples a second of one component. The fastest pass counts: what else runs on the machine
+def rate_figures(name: str, demanded: float | None, examples: int, passes: int) -> list[Figure]:
+    """Examples a second of one law. The fastest pass counts: what else runs on the machine
     only ever slows a pass down, through the caches that it shares."""
-    found = rates(component, examples, passes)
+    found = rates(name, examples, passes)
     each = [rate.each_second for rate in found.passes]
     whole = _added(found.passes)
     drawing = max(rate.each_second for rate in found.drawing)
@@ -159,8 +174,7 @@ def rate_figures(component: str, examples: int, passes: int) -> list[Figure]:
     )
     return [
         Figure(
-            f"{component}: small examples a second", max(each), least=DEMANDED_EXAMPLES,
-            remark=remark,
+            f"{name}: small examples a second", max(each), least=demanded, remark=remark
         ),
         Figure("  plans made on the way", found.cold.each_second),
         Figure("  drawing alone", drawing),
@@ -168,80 +182,36 @@ def rate_figures(component: str, examples: int, passes: int) -> list[Figure]:
     ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Problem:
-    """One definition with sizes and values."""
-
-    name: str
-    definition: Definition
-    parameters: dict[str, Any]
-    arrays: dict[str, np.ndarray[Any, Any]]
-
-    def certificate(self) -> object:
-        """The enclosures of all elements."""
-        plan = planned(tape_of(self.definition), BALLS, tuple(self.parameters.items()))
-        with precision():
-            return plan(self.arrays)
-
-    def value_and_allowance(self) -> object:
-        """What a law compares with, in float32."""
-        return expected(self.definition, self.parameters, self.arrays, contract("float32"))
-
-
-def softmax_problem(rows: int, n: int) -> Problem:
-    """Softmax of so many rows of so many logits."""
-    x = np.random.default_rng(0).standard_normal((rows, n)).astype(np.float32)
-    return Problem(
-        f"softmax {rows} x {n}",
-        softmax_definition.DEFINITION,
-        {"rows": rows, "n": n},
-        {"x": x.astype(np.float64)},
-    )
-
-
-def rope_problem(n: int, d: int) -> Problem:
-    """RoPE of so many positions in one head."""
-    x = np.random.default_rng(0).standard_normal((1, 1, n, d)).astype(np.float32)
-    return Problem(
-        f"rope {n} x {d}",
-        rope_definition.rope("interleaved", "forward"),
-        {"batch": 1, "heads": 1, "length": n, "d": d, "r": d, "base": 10000.0},
-        {"x": x.astype(np.float64), "positions": np.arange(n)[None, :]},
-    )
-
-
-def milliseconds(call: Call, runs: int) -> tuple[float, float]:
-    """Minimum and median of the processor's time, after one call that doesn't count."""
-    call()
-    taken = []
-    for _ in range(runs):
-        start = time.process_time()
-        call()
-        taken.append(1e3 * (time.process_time() - start))
-    return min(taken), statistics.median(taken)
-
-
 def certificate_figures(runs: int, size: int = 64) -> list[Figure]:
-    """Certificates of `size` x `size`."""
+    """Certificates of `size` x `size`: rows and logits, positions and channels, and queries (as
+    many as keys) and channels in one head."""
     found = []
-    for problem in (softmax_problem(size, size), rope_problem(size, size)):
+    demanded = dict(DEMANDED_CERTIFICATES)
+    problems = (
+        softmax_problem(size, size), rope_problem(size, size), attention_problem(size, size, size),
+    )  # fmt: skip
+    for problem in problems:
         least, median = milliseconds(problem.certificate, runs)
-        demanded = DEMANDED_CERTIFICATE if problem.name.startswith("softmax") else None
+        most = demanded.get(problem.name.split()[0])
         remark = f"median of {runs} runs; minimum {least:.2f} ms"
-        name = f"{problem.name}: certificate"
-        found.append(Figure(name, median, "ms", most=demanded, remark=remark))
+        found.append(Figure(f"{problem.name}: certificate", median, "ms", most=most, remark=remark))
     return found
 
 
 def allowance_figures(runs: int) -> list[Figure]:
-    """Value and allowance, some sizes."""
-    found = []
-    for problem in (
+    """Value and allowance, some sizes; those of all gradients of attention too."""
+    attention = (attention_problem(8, 16, 8), attention_problem(64, 64, 64))
+    others = (
         softmax_problem(16, 8), softmax_problem(64, 64), rope_problem(16, 8), rope_problem(64, 64),
-    ):  # fmt: skip
-        least, median = milliseconds(problem.value_and_allowance, runs)
+    )  # fmt: skip
+    timed = [
+        *((f"{p.name}: value and allowance", p.value_and_allowance) for p in (*others, *attention)),
+        *((f"{p.name}: gradients and allowances", p.gradients) for p in attention),
+    ]
+    found = []
+    for name, call in timed:
+        least, median = milliseconds(call, runs)
         remark = f"median of {runs} runs; minimum {1e3 * least:,.0f} us"
-        name = f"{problem.name}: value and allowance"
         found.append(Figure(name, 1e3 * median, "us", remark=remark))
     return found
 
@@ -268,8 +238,11 @@ def figures(examples: int = EXAMPLES, passes: int = PASSES, runs: int = RUNS) ->
     """All figures of this bench."""
     with one_core():
         return [
-            *rate_figures("softmax", examples, passes),
-            *rate_figures("rope", examples, passes),
+            *(
+                figure
+                for name, demanded in LAWS
+                for figure in rate_figures(name, demanded, examples, passes)
+            ),
             *certificate_figures(runs),
             *allowance_figures(runs),
         ]
