@@ -39,6 +39,8 @@ def attention(
     """It wants the heads behind the tokens."""
     import jax.numpy as jnp
 
+    if mask is not None or causal or window is not None:
+        _refuse_low(bias)
     given = [jnp.asarray(x) for x in (q, k, v, bias) if x is not None]
     visible = _full(mask, q, k)
     return np.array(_function(visible, causal, window, scale)(*given))
@@ -60,10 +62,24 @@ def attention_backward(
     import jax
     import jax.numpy as jnp
 
+    if mask is not None or causal or window is not None:
+        _refuse_low(bias)
     given = [jnp.asarray(x) for x in (q, k, v, bias) if x is not None]
     visible = _full(mask, q, k)
     gradients = jax.vjp(_function(visible, causal, window, scale), *given)[1]
     return tuple(np.array(gradient) for gradient in gradients(jnp.asarray(grad_out)))
+
+
+def _refuse_low(bias: Array | None) -> None:
+    """Raises NotImplementedError for a finite bias below the score of what is hidden, which is
+    0.7 times the lowest number."""
+    import jax.numpy as jnp
+
+    if bias is None:
+        return
+    values, lowest = bias.astype(np.float64), float(jnp.finfo(bias.dtype).min)
+    if (np.isfinite(values) & (values < lowest / 4.0)).any():
+        raise NotImplementedError("JAX hides by a finite score, and this bias has lower numbers")
 
 
 def _full(mask: Array | None, q: Array, k: Array) -> Array | None:

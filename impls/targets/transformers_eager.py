@@ -14,7 +14,8 @@ TARGET = Target(
     name="transformers.eager",
     # its softmax is float32 for float64 too
     dtypes=("float32", "bfloat16", "float16"),
-    # what is hidden gets the lowest finite score
+    # what is hidden gets the lowest finite score. A bias may be as low, so that beside one it
+    # gets -inf here
     conventions={"attention.window": "total", "attention.empty_row": "unspecified"},
     requires={"torch": "torch", "transformers": "transformers"},
 )
@@ -39,14 +40,15 @@ def attention(
     from attnspec.impls.targets.torch_masks import both, one_tensor
 
     seen = both(mask, visible(q, k, causal, window, skip=False))
+    hidden = -torch.inf
     if seen is not None and bias is None:
-        bias = torch.zeros((), dtype=q.dtype, device=q.device)
+        bias, hidden = torch.zeros((), dtype=q.dtype, device=q.device), torch.finfo(q.dtype).min
     output: Tensor = modeling_gemma2.eager_attention_forward(
         module(q, k, causal=causal),
         q,
         k,
         v,
-        one_tensor(seen, bias, torch.finfo(q.dtype).min),
+        one_tensor(seen, bias, hidden),
         scaling=q.shape[-1] ** -0.5 if scale is None else scale,
         softcap=softcap,
     )[0]

@@ -15,8 +15,9 @@ _FLASH = {"scores": "float32", "reductions": "storage"}
 
 TARGET = Target(
     name="transformers.sdpa",
-    # beside a bias, what is hidden gets the lowest finite score
-    conventions={"attention.window": "total", "attention.empty_row": "unspecified"},
+    conventions={"attention.window": "total"},
+    # it raises RuntimeError where a result has no entries
+    limits={"b": (1, 8192), "h": (1, 8192), "t": (1, 8192)},
     precision={"bfloat16": _FLASH, "float16": _FLASH},
     requires={"torch": "torch", "transformers": "transformers"},
 )
@@ -36,9 +37,12 @@ def attention(
     """`sdpa_attention_forward`, with masks as its models make them."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    from attnspec.impls.targets.torch_masks import both, with_axes
+    from attnspec.impls.targets.torch_masks import both, one_tensor, with_axes
 
-    seen = both(mask, visible(q, k, causal, window, skip=mask is None))
+    seen = both(mask, visible(q, k, causal, window, skip=mask is None and bias is None))
+    if bias is not None:
+        # given both, it hides by the lowest finite number, which a bias may have too
+        bias, seen, causal = one_tensor(seen, bias), None, False
     output: Tensor = sdpa_attention_forward(
         module(q, k, causal=causal),
         q,

@@ -10,6 +10,8 @@ from attnspec.target import Target
 if TYPE_CHECKING:
     from torch import Tensor
 
+LOW = "Attend hides by the lowest finite score, and this bias has numbers as low"
+
 TARGET = Target(
     name="x-transformers",
     # its softmax is float32 for float64 too
@@ -37,6 +39,8 @@ def attention(
     """`Attend`, which caps the scores after a bias."""
     from attnspec.impls.targets.torch_masks import with_axes
 
+    if bias is not None and (mask is not None or causal) and as_low_as_hidden(bias):
+        raise NotImplementedError(LOW)
     if softcap is not None and bias is not None:
         raise NotImplementedError("Attend adds a bias before its cap")
     output: Tensor = _attend(causal, softcap, scale)(
@@ -47,6 +51,13 @@ def attention(
         attn_bias=None if bias is None else with_axes(bias, 4),
     )[0]
     return output
+
+
+def as_low_as_hidden(bias: Tensor) -> bool:
+    """Whether a finite number of a bias is not told apart from what hides a key."""
+    import torch
+
+    return bool((bias.isfinite() & (bias < torch.finfo(bias.dtype).min / 4)).any())
 
 
 @lru_cache(maxsize=64)

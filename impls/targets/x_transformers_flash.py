@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from attnspec.impls.targets.x_transformers import LOW, as_low_as_hidden
 from attnspec.target import Target
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ def attention(
 ) -> Tensor:
     """`Attend(flash=True)`."""
     from attnspec.impls.targets.torch_masks import with_axes
+
+    if bias is not None and (mask is not None or causal) and as_low_as_hidden(bias):
+        raise NotImplementedError(LOW)
 
     output: Tensor = _attend(causal, scale)(
         q,
