@@ -77,7 +77,8 @@ def _refuse_low(bias: Array | None) -> None:
 
     if bias is None:
         return
-    values, lowest = bias.astype(np.float64), float(jnp.finfo(bias.dtype).min)
+    finfo: Any = jnp.finfo
+    values, lowest = bias.astype(np.float64), float(finfo(bias.dtype).min)
     if (np.isfinite(values) & (values < lowest / 4.0)).any():
         raise NotImplementedError("JAX hides by a finite score, and this bias has lower numbers")
 
