@@ -36,6 +36,7 @@ from attnspec.search import stable_seed
 from attnspec.subject import Subject
 from bench.counts import Count, added, shown
 from bench.figures import Figure, printed
+from bench.processes import cores, one_thread, positive
 
 TARGETS = (
     "torch", "torch.online", "torch.complex", "torch.matrix", "torch.half", "torch.tiled",
@@ -185,13 +186,6 @@ def _results(tasks: list[Task], workers: int) -> Iterator[list[Count]]:
             yield future.result()
 
 
-def one_thread() -> None:
-    """torch in this process computes on one core: the arrays are small and the cores are taken."""
-    import torch
-
-    torch.set_num_threads(1)
-
-
 def figures(counts: Sequence[Count], examples: int) -> list[Figure]:
     """Alarms and examples, beside what is demanded."""
     total = added(counts)
@@ -202,23 +196,12 @@ def figures(counts: Sequence[Count], examples: int) -> list[Figure]:
     ]
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
-    return value
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Count, print; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m bench.false_alarms")
-    parser.add_argument("--examples", type=_positive, default=EXAMPLES)
+    parser.add_argument("--examples", type=positive, default=EXAMPLES)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--workers", type=_positive, default=_cores())
+    parser.add_argument("--workers", type=positive, default=cores())
     parser.add_argument("--component", action="append", choices=tuple(COMPONENTS), default=[])
     parser.add_argument("--target", action="append", choices=TARGETS, default=[])
     given = parser.parse_args(arguments)
