@@ -135,7 +135,8 @@ def _counted(task: Task, law: Law, subject: Subject) -> Count:
     return count
 
 
-Told = Callable[[int, int], None]
+Told = Callable[[int, int, list[Count]], None]
+"""Is told how many tasks are done, of how many, and what the latest found."""
 
 
 def false_alarms(
@@ -157,7 +158,7 @@ def false_alarms(
         for done, found in enumerate(_results(wanted, workers), 1):
             counts += found
             if told is not None:
-                told(done, len(wanted))
+                told(done, len(wanted), found)
     return sorted(counts, key=lambda c: order.index((c.target, c.component, c.dtype)))
 
 
@@ -197,7 +198,7 @@ def figures(counts: Sequence[Count], examples: int) -> list[Figure]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Count, print; the exit status."""
+    """Count, print, alarms at once and to stderr; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m bench.false_alarms")
     parser.add_argument("--examples", type=positive, default=EXAMPLES)
     parser.add_argument("--seed", type=int, default=0)
@@ -206,22 +207,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--target", action="append", choices=TARGETS, default=[])
     given = parser.parse_args(arguments)
     one_thread()
-    console = Console(stderr=True)
+    console = Console(stderr=True, soft_wrap=True)
     columns = (TextColumn("false alarms"), BarColumn(), MofNCompleteColumn())
     hidden = not console.is_terminal
     with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
         bar = progress.add_task("", total=None)
+
+        def told(done: int, total: int, found: list[Count]) -> None:
+            progress.update(bar, completed=done, total=total)
+            for text in (text for count in found for text in count.told):
+                progress.console.print(text, markup=False, highlight=False)
+
         counts = false_alarms(
             given.target or TARGETS,
             given.examples,
             given.seed,
             components=given.component,
             workers=given.workers,
-            told=lambda done, total: progress.update(bar, completed=done, total=total),
+            told=told,
         )
     print(shown(counts), end="\n\n")
-    for text in (text for count in counts for text in count.told):
-        print(text)
     return printed(figures(counts, given.examples))
 
 
