@@ -85,6 +85,9 @@ def out_of_reach(law: Law, subject: Subject) -> str:
     lacking = [option for option in law.options if not subject.accepts(option)]
     if lacking:
         return f"{law.component} does not accept {', '.join(lacking)}"
+    for name, value in law.conventions.items():
+        if subject.conventions[name] != value:
+            return f"the target does not declare {name}={value}"
     if law.gradients and not subject.differentiable:
         return without_gradients(law.component)
     return ""

@@ -6,6 +6,8 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from attnspec.oracle.comparison import Comparison, Verdict, verdict
 from attnspec.oracle.law import Breach, Implementation, Inputs, Law
 
@@ -71,8 +73,10 @@ class Judgement:
 def judged(law: Law, implementation: Implementation, inputs: Inputs) -> Judgement:
     """Run `law` on one call. Raises LawError, from the cause, where the law itself fails."""
     try:
-        comparisons = tuple(law.check(implementation, inputs))
-        return Judgement(comparisons, tuple(map(verdict, comparisons)))
+        # what a wrong implementation returns may overflow, or be infinity less infinity, anywhere
+        with np.errstate(all="ignore"):
+            comparisons = tuple(law.check(implementation, inputs))
+            return Judgement(comparisons, tuple(map(verdict, comparisons)))
     except Breach as breach:
         return Judgement(breach=breach)
     except Exception as error:

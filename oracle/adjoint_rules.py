@@ -105,7 +105,7 @@ class Rules(Compiler):
         count = None
         if axes and len(self.sources[operand]) == 1:
             terms = prod(self.axes[a].size for a in axes)
-            parts = sp.floor((terms + STORED_BLOCK - 1) / STORED_BLOCK) + 1
+            parts = sp.floor((terms + STORED_BLOCK - 1) / STORED_BLOCK)
             count = self.register(parts, "accumulate")
         return self.contraction(factors, None, axes, "accumulate", count)
 

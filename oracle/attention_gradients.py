@@ -29,10 +29,7 @@ Array = np.ndarray[Any, Any]
 
 
 def of_empty_rows(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """Every gradient of a call in which some row sees no key, where the convention defines such
-    rows to be zero."""
-    if implementation.conventions["attention.empty_row"] != "zero":
-        return []
+    """Every gradient of a call in which some row sees no key."""
     return match_oracle(gradients)(implementation, inputs)
 
 
@@ -186,6 +183,7 @@ LAWS: tuple[Law, ...] = (
         of_empty_rows,
         inputs="attention_empty_rows",
         claims=("attention.gradients_are_of_definition",),
+        conventions={"attention.empty_row": "zero"},
         rejects=(
             "attention.empty_row_nan_gradient",
             "attention.gradient_empty_row",

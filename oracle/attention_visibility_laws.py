@@ -38,6 +38,7 @@ VISIBILITY: tuple[Law, ...] = (
         inputs="_hidden",
         claims=("attention.mask_eq_subset",),
         rejects=("attention.hidden_nan_times_zero",),
+        conventions={"attention.masked_nan": "ignored"},
     ),
     law(
         "visible_nan_propagates",
@@ -48,6 +49,7 @@ VISIBILITY: tuple[Law, ...] = (
         inputs="_two_runs",
         claims=("attention.linear_in_values",),
         rejects=("attention.nan_taken_for_empty_row",),
+        conventions={"attention.visible_nan": "propagates"},
     ),
     law(
         "visible_values_matter",

@@ -139,6 +139,8 @@ class Law:
     """Ids of faults that it cannot see by construction."""
     options: tuple[str, ...] = ()
     """Options that the function must accept for the law to apply."""
+    conventions: Mapping[str, str] = field(default_factory=dict)
+    """Conventions that a target must follow for the law to apply."""
     guarantee: str = ""
     """The guarantee on which a comparison to the bit rests."""
     gradients: bool = False

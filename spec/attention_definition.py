@@ -178,7 +178,7 @@ def attention(options: Options) -> Definition:
     """q[b, h, i, l], k[b, g, j, l], v[b, g, j, c] -> o[b, h, i, c]."""
     value = _v[_b, key_head(options.head_order), _j, _c]
     total = sp.Sum(_row(options).weight * value, (_j, 0, _s - 1))
-    stored = rnd(total, "reductions", sp.floor((_s + STORED_BLOCK - 1) / STORED_BLOCK) + 1)
+    stored = rnd(total, "reductions", sp.floor((_s + STORED_BLOCK - 1) / STORED_BLOCK))
     return Definition(
         "attention",
         rnd(rnd(stored, "activations"), "output"),
