@@ -56,21 +56,33 @@ def _two_of(inputs: Inputs) -> Array:
     return generator(inputs, "two keys").permutation(sizes(inputs)[3])[:2]
 
 
+def _queries_and_keys(
+    implementation: Implementation, inputs: Inputs, keys: Array
+) -> tuple[Array, Array]:
+    """Queries and keys of which two are to be told apart. Scores are normal numbers of order 1,
+    or 8 where they are stored wide enough and weights as small are numbers of the dtype. Where
+    they are stored in half precision they are about 1 and -1, from one drawn channel, as the
+    roundings of more leave too little to be seen."""
+    rng = generator(inputs, "scores")
+    shapes, d = [inputs.arrays[name].shape for name in ("q", "k")], inputs.arrays["q"].shape[-1]
+    if implementation.contract.format("scores").roundoff > 2.0**-20:
+        size, only = scale_of(inputs) ** -0.5, np.arange(d) == rng.integers(d)
+        q, k = (rng.uniform(0.75, 1.5, size=n) * rng.choice([-1.0, 1.0], size=n) for n in shapes)
+        k[:, :, keys[1]] = -k[:, :, keys[0]]
+        return snapped(q * only * size, inputs.dtype), snapped(k * only * size, inputs.dtype)
+    size = (scale_of(inputs) * math.sqrt(d)) ** -0.5
+    wide = 1.0 if _short(inputs.dtype) else rng.choice([1.0, 8.0])
+    q, k = (np.clip(rng.standard_normal(shape), -3.0, 3.0) for shape in shapes)
+    return snapped(q * size, inputs.dtype), snapped(k * size * wide, inputs.dtype)
+
+
 def scale_read(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
     """The weights of two keys have the logarithmic ratio scale * q.(k_a - k_b)."""
     scale, d = scale_of(inputs), inputs.arrays["q"].shape[-1]
     if sizes(inputs)[3] < 2:
         return []
-    rng = generator(inputs, "scores")
-    unit = _power_of_two((scale * math.sqrt(d)) ** -0.5)
-    # scores of order 1 or 8; the latter's smallest weights are no numbers of float16
-    wide = 1.0 if _short(inputs.dtype) else rng.choice([1.0, 8.0])
-    q, k = (
-        snapped(size * np.clip(rng.standard_normal(inputs.arrays[name].shape), -3.0, 3.0),
-                inputs.dtype)
-        for name, size in (("q", unit), ("k", unit * wide))
-    )  # fmt: skip
     keys = _two_of(inputs)
+    q, k = _queries_and_keys(implementation, inputs, keys)
     call = reading(implementation, changed(plain(inputs), q=q, k=k), keys)
     if call is None:
         return []

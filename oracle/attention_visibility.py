@@ -146,6 +146,7 @@ def visible_values_matter(implementation: Implementation, inputs: Inputs) -> lis
     rng = generator(inputs, "moved values")
     # half of the keys, as one alone may be next to nothing in every row
     at = rng.integers(2, size=v.shape[:3]) > 0
+    at |= rng.integers(v.shape[2], size=v.shape[:2])[..., None] == np.arange(v.shape[2])
     largest = float(np.abs(v).max(initial=0.0)) or 1.0
     # larger than everything else, so that even a small weight shows, but kernels that divide
     # last must be able to add all of them up
