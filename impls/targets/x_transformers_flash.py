@@ -13,11 +13,8 @@ if TYPE_CHECKING:
 
 TARGET = Target(
     name="x-transformers.flash",
-    conventions={
-        "gqa.head_order": "tiled",
-        # zero where the mask hides everything, not where causality does
-        "attention.empty_row": "unspecified",
-    },
+    # a row without keys is zero, as it says
+    conventions={"gqa.head_order": "tiled"},
     # a scale of its own is multiplied into the queries
     precision={"bfloat16": {"reductions": "storage"}, "float16": {"reductions": "storage"}},
     requires={"torch": "torch", "x_transformers": "x-transformers"},
