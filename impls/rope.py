@@ -42,7 +42,8 @@ def rope_complex(
     # built from two parts and not by a change of view, which some strides don't allow
     pairs = torch.complex(wide[..., 0::2], wide[..., 1::2])
     pairs = pairs * torch.polar(torch.ones_like(turning), turning)
-    return _joined(torch.view_as_real(pairs).flatten(-2), x, width)
+    # and taken apart again, as the gradient of a change of view needs an upstream at even places
+    return _joined(torch.stack((pairs.real, pairs.imag), dim=-1).flatten(-2), x, width)
 
 
 def rope_matrix(

@@ -8,6 +8,7 @@ Algorithms*, chapter 2). Every number of a comparison's allowance comes from thi
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -43,8 +44,9 @@ def _format(name: str, significand: int, smallest: int, largest: int, *, flush: 
         roundoff=2.0**-significand,
         underflow=normal if flush else normal * 2.0**-significand,
         normal=normal,
-        # the midpoint between the largest finite number and the next power of two
-        overflow=2.0**largest * (2.0 - 2.0**-significand),
+        # the midpoint between the largest finite number and the next power of two, which for
+        # float64 is no float64 itself
+        overflow=min(2.0**largest * (2.0 - 2.0**-significand), sys.float_info.max),
         width=significand,
     )
 

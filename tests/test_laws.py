@@ -17,7 +17,7 @@ from attnspec.impls.targets import KNOWN_TO_FAIL, TARGETS
 from attnspec.judging import judged
 from attnspec.loading import Loaded, load
 from attnspec.oracle import LAWS, law
-from attnspec.oracle.inputs import sampled
+from attnspec.oracle.inputs import sampled, strategy
 from attnspec.oracle.law import Law
 from attnspec.subject import Subject
 from attnspec.target import DTYPES
@@ -41,6 +41,11 @@ def subjects(name: str, component: str, dtypes: tuple[str, ...]) -> Iterator[Sub
 def rejections(row: Law, subject: Subject, examples: int, seed: int = 1) -> Iterator[str]:
     """What is wrong, for every one of the drawn calls that fails."""
     if out_of_reach(row, subject):
+        return
+    try:
+        strategy(row.inputs, scope_of(subject))
+    except ValueError:
+        # no call of the family is legal for this target
         return
     for inputs in sampled(row.inputs, scope_of(subject), examples, seed):
         judgement = judged(row, subject, inputs)
