@@ -32,7 +32,7 @@ from attnspec.loading import load
 from attnspec.oracle import law
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.components import COMPONENTS
-from attnspec.oracle.inputs import sampled
+from attnspec.oracle.inputs import sampled, strategy
 from attnspec.oracle.law import Breach, Implementation, Inputs
 from attnspec.search import stable_seed
 from attnspec.subject import Subject
@@ -114,6 +114,15 @@ def drawn(subject: Subject, family: str, many: int) -> Iterator[Inputs]:
     return sampled(family, scope_of(subject), many, stable_seed(0, family, subject.dtype))
 
 
+def callable_with(subject: Subject, family: str) -> bool:
+    """Whether a function takes what the family's calls need."""
+    try:
+        strategy(family, scope_of(subject))
+    except ValueError:
+        return False
+    return True
+
+
 def dtypes_of(fault: str) -> tuple[str, ...]:
     """The dtypes in which a fault is looked for."""
     return all_faults()[fault].dtypes or (DTYPE,)
@@ -137,7 +146,7 @@ def widened(group: Group, families: Sequence[str], examples: int) -> Widened:
     alarms = made = 0
     for name in REFERENCES[group.component]:
         subject = Subject(load(name), group.component, group.dtype)
-        for family in families:
+        for family in filter(partial(callable_with, subject), families):
             for inputs in drawn(subject, family, examples):
                 of_one = compared(subject, inputs, group.direction)
                 made += 1
