@@ -37,6 +37,7 @@ TARGETS: Mapping[str, str] = {
     "mlx": "attnspec.impls.targets.mlx",
     "mlx.default": "attnspec.impls.targets.mlx_default",
     "mlx.half": "attnspec.impls.targets.mlx_half",
+    "jax.lowest_bias": "attnspec.impls.targets.jax_lowest_bias",
     "openvino": "attnspec.impls.targets.openvino",
     "jax": "attnspec.impls.targets.jax",
     "onnxruntime": "attnspec.impls.targets.onnxruntime",
@@ -50,6 +51,7 @@ KNOWN_TO_FAIL: Mapping[str, str] = {
     "torch.sdpa_flash_lse": "the log-sum-exp of a row that sees no key is 0",
     "onnx.broadcast": "causality and a mask that all queries share are that of the first query",
     "x-transformers.flash": "more queries than keys: causality is top-left, but not beside a mask",
+    "jax.lowest_bias": "a finite bias can lie below what hides a key",
     "mlx.default": "rows in half precision are summed in half precision",
 }
 """Targets with a defect of their library, each a row of BUGS.md. A run over all targets expects

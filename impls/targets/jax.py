@@ -37,13 +37,27 @@ def attention(
     scale: float | None = None,
 ) -> Array:
     """It wants the heads behind the tokens."""
-    import jax.numpy as jnp
-
     if mask is not None or causal or window is not None:
         _refuse_low(bias)
+    return np.array(result(q, k, v, mask, bias, causal=causal, window=window, scale=scale))
+
+
+def result(
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Array | None,
+    bias: Array | None,
+    *,
+    causal: bool = False,
+    window: int | None = None,
+    scale: float | None = None,
+) -> Any:
+    """The output as JAX's array, whatever the bias."""
+    import jax.numpy as jnp
+
     given = [jnp.asarray(x) for x in (q, k, v, bias) if x is not None]
-    visible = _full(mask, q, k)
-    return np.array(_function(visible, causal, window, scale)(*given))
+    return _function(_full(mask, q, k), causal, window, scale)(*given)
 
 
 def attention_backward(
