@@ -43,6 +43,9 @@ SEEDS = 2**31
 LOWEST = 12
 """Entries of a table, from its simplest, to which `lowered` goes."""
 
+MOST_BUILT = 200
+"""Families within a scope whose tables are kept."""
+
 _Key = tuple[Hashable, ...]
 _BUILT: dict[_Key, SearchStrategy[Inputs]] = {}
 _FORMS: dict[_Key, Sequence[Form]] = {}
@@ -68,8 +71,16 @@ def strategy(family: str, scope: Scope) -> SearchStrategy[Inputs]:
         )
     key = _key(found, scope)
     if key not in _BUILT:
+        _forget()
         _BUILT[key] = _strategy(found, scope)
     return _BUILT[key]
+
+
+def _forget() -> None:
+    """Starts the tables anew once there are many: a run over all targets meets every scope."""
+    if len(_BUILT) >= MOST_BUILT:
+        _BUILT.clear()
+        _FORMS.clear()
 
 
 def _strategy(family: Family, scope: Scope) -> SearchStrategy[Inputs]:
