@@ -12,7 +12,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from attnspec.impls.attention import Grouped, Result, grouped, returned, weighted, weights_of
+from attnspec.impls.attention import (
+    Grouped,
+    Result,
+    grouped,
+    returned,
+    weighted,
+    weights_of,
+)
+from attnspec.impls.attention_tiled import recomputed
 
 PART = 16
 """Keys of a part: few, so that short sequences have several."""
@@ -35,8 +43,18 @@ def attention_split(
     call = grouped(
         q, k, v, mask=mask, bias=bias, causal=causal, window=window, softcap=softcap, scale=scale
     )
-    output, lse = merged([weighted(part) for part in parts_of_keys(call)])
+    output, lse = recomputed(call, forward_pass)
     return returned(call, output, lse, return_lse=return_lse)
+
+
+def forward_pass(call: Grouped) -> tuple[Tensor, Tensor]:
+    """Output `b g r t e`, rounded to storage, and log-sum-exp `b g r t`.
+
+    Differentiated step by step, the parts' own row sums would cancel against each other, so the
+    backward pass is that of the whole row.
+    """
+    output, lse = merged([weighted(part) for part in parts_of_keys(call)])
+    return output.to(call.q.dtype), lse
 
 
 def parts_of_keys(call: Grouped) -> Iterator[Grouped]:

@@ -7,7 +7,7 @@ saves for the backward pass is the output and the log-sum-exp, from which the we
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -28,6 +28,10 @@ from attnspec.impls.attention import (
 QUERY_TILE = 16
 KEY_TILE = 16
 """Rows and columns of a tile: few, so that short sequences have several."""
+
+
+Forward = Callable[[Grouped], tuple[Tensor, Tensor]]
+"""From a call to output, rounded to storage, and log-sum-exp."""
 
 
 @dataclass(frozen=True)
@@ -56,19 +60,31 @@ def attention_tiled(
     call = grouped(
         q, k, v, mask=mask, bias=bias, causal=causal, window=window, softcap=softcap, scale=scale
     )
-    tensors = call.q, call.k, call.v, call.bias
-    output, lse = cast(tuple[Tensor, Tensor], _Tiled.apply(*tensors, call))  # type: ignore[no-untyped-call]
+    output, lse = recomputed(call, forward_pass)
     return returned(call, output, lse, return_lse=return_lse)
 
 
-class _Tiled(torch.autograd.Function):
+def recomputed(call: Grouped, forward: Forward) -> tuple[Tensor, Tensor]:
+    """Output and log-sum-exp of a forward pass, with a backward pass that computes the weights
+    again from the log-sum-exp."""
+    tensors = call.q, call.k, call.v, call.bias
+    return cast(tuple[Tensor, Tensor], _Recomputed.apply(*tensors, call, forward))  # type: ignore[no-untyped-call]
+
+
+class _Recomputed(torch.autograd.Function):
     """Grouped `q`, `k`, `v`, `bias` to output, in storage, and log-sum-exp."""
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, call: Grouped
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        bias: Tensor | None,
+        call: Grouped,
+        forward: Forward,
     ) -> tuple[Tensor, Tensor]:
-        output, lse = forward_pass(call)
+        output, lse = forward(call)
         ctx.save_for_backward(q, k, v, bias, call.visible, output, lse)
         ctx.settings = (call.scale, call.softcap, call.rules)
         return output, lse
@@ -77,10 +93,10 @@ class _Tiled(torch.autograd.Function):
     @once_differentiable
     def backward(
         ctx: Any, grad_output: Tensor, grad_lse: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, None]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, None, None]:
         q, k, v, bias, visible, output, lse = ctx.saved_tensors
         call = Grouped(q, k, v, visible, bias, *ctx.settings)
-        return *backward_pass(call, output, lse, grad_output, grad_lse), None
+        return *backward_pass(call, output, lse, grad_output, grad_lse), None, None
 
 
 def forward_pass(call: Grouped) -> tuple[Tensor, Tensor]:

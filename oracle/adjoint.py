@@ -88,7 +88,8 @@ class _Adjoint(Rules):
             through = dict(whole.through)
             if form is not None:
                 through[register] = form
-            part = Part(gradient, fresh=fresh or whole.fresh, through=through)
+            under = "" if fresh else whole.under
+            part = Part(gradient, fresh=fresh or whole.fresh, through=through, under=under)
             self.parts[operand].append(part)
 
     def mark_of(self, register: int) -> str:
@@ -112,10 +113,17 @@ class _Adjoint(Rules):
         parts = self.parts[register]
         if mark:
             parts = [
-                p._replace(register=self._marked(p.register, mark), fresh=False) if p.fresh else p
+                p._replace(register=self._marked(p.register, mark), fresh=False, under=mark)
+                if p.fresh or self._is_stored_anew(p, mark)
+                else p
                 for p in parts
             ]
         return self._merged(parts, mark)
+
+    def _is_stored_anew(self, part: Part, mark: str) -> bool:
+        """Whether what was stored under another mark, perhaps in a wider format, is stored as a
+        contribution to an input."""
+        return mark == "activations" and part.under not in ("", mark)
 
     def _merged(self, parts: list[Part], mark: str) -> Part:
         """One gradient from several contributions: sums, but forms of one value stand side by
@@ -132,7 +140,8 @@ class _Adjoint(Rules):
                 forms[part.through[outermost]].append(part._replace(through=rest))
             merged = [self._merged(forms[form], mark) for form in sorted(forms)]
             register = reduce(self._either, (p.register for p in merged))
-            return Part(register, any(p.fresh for p in merged), merged[0].through)
+            fresh = any(p.fresh for p in merged)
+            return Part(register, fresh, merged[0].through, merged[0].under)
         if any(p.through != parts[0].through for p in parts):
             raise UnsupportedError(
                 f"{self.definition.name}: a value is used both inside and outside of one form"
@@ -142,7 +151,7 @@ class _Adjoint(Rules):
             register = self.sum_of(register, part.register)
             if mark:
                 register = self._marked(register, mark)
-        return Part(register, fresh=not mark, through=parts[0].through)
+        return Part(register, fresh=not mark, through=parts[0].through, under=mark)
 
     def _either(self, first: int, second: int) -> int:
         return first if first == second else self.emit("either", (first, second))

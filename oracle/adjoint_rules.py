@@ -25,6 +25,8 @@ class Part(NamedTuple):
     """Whether an operation computed it, so that it may have been rounded."""
     through: Mapping[int, int]
     """Which form of an `either` it came through, by the register of the either."""
+    under: str = ""
+    """The mark under which it has been stored, if it has."""
 
 
 Handed = tuple[int, int, bool, int | None]

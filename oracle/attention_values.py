@@ -31,9 +31,25 @@ def attention(implementation: Implementation, inputs: Inputs, **pairs: Any) -> E
         {**arrays(inputs), **pairs},
         implementation.contract,
     )
+    lost = _undivided_overflow(implementation, inputs)
+    if lost.any():
+        right = replace(right, allowance=np.where(lost, np.inf, right.allowance))
     if not options.hides:
         return right
     return _empty_rows(implementation, right, empty(implementation, inputs)[..., None])
+
+
+def _undivided_overflow(implementation: Implementation, inputs: Inputs) -> Array:
+    """Where numerators times values, added up before the division and stored, may overflow: bool,
+    b h t e or what broadcasts to it. Numerators are at most 1."""
+    v = np.abs(inputs.arrays["v"])
+    stored = implementation.contract.format("activations")
+    largest = np.where(np.isfinite(v), v, 0.0).max(initial=0.0)
+    if v.shape[2] * largest < stored.overflow:
+        return np.zeros((1, 1, 1, 1), bool)
+    total = v.sum(axis=2, keepdims=True).max(axis=1, keepdims=True)
+    result: Array = total >= stored.overflow
+    return result
 
 
 def log_sum_exp(implementation: Implementation, inputs: Inputs) -> Expected:
@@ -82,7 +98,8 @@ def gradients(
     )
     found = {n: r.reshaped(inputs.arrays[n].shape) for n, r in zip(names, right, strict=True)}
     followed = implementation.conventions["attention.empty_row"]
-    if followed != "zero" and options.hides and empty(implementation, inputs).any():
+    undefined = followed != "zero" and options.hides and empty(implementation, inputs).any()
+    if undefined or _undivided_overflow(implementation, inputs).any():
         # what comes out of a row that is not defined goes into every sum over rows
         return {
             n: replace(r, allowance=np.full_like(r.allowance, np.inf)) for n, r in found.items()

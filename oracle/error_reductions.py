@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 Erring = tuple[Array, Any]
 
 
+def _unless_partial_sums_overflow(e: Any, reach: Array, fmt: Format) -> Any:
+    """The error of a sum in any order: unknown where the sizes of its terms together reach the
+    overflow threshold, as some order's partial sum does then."""
+    if reach.size == 0 or reach.max() < fmt.overflow:
+        return e
+    return np.where(reach >= fmt.overflow, np.inf, e)
+
+
 class ErringReductions:
     """The part of the algebra that reduces axes."""
 
@@ -50,7 +58,8 @@ class ErringReductions:
                 else np.add.reduce(np.broadcast_to(a[1], a[0].shape), axis=op.extra, keepdims=True)
             )
             reach = size + e
-            return v, e + (g * reach + np.minimum(reach, tiny))
+            e = e + (g * reach + np.minimum(reach, tiny))
+            return v, _unless_partial_sums_overflow(e, reach, fmt)
 
         return function
 
@@ -109,7 +118,7 @@ class ErringReductions:
             if np.ndim(a[1]):
                 e = e + c.left(a[1]) @ size_y
             reach += e
-            e = e + (g * reach + np.minimum(reach, tiny))
+            e = _unless_partial_sums_overflow(e + (g * reach + np.minimum(reach, tiny)), reach, fmt)
             return c.register(x @ y), c.register(e), c.register(reach)
 
         return function

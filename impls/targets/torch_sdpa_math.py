@@ -9,8 +9,13 @@ from torch.nn.functional import scaled_dot_product_attention
 from attnspec.impls.targets.torch_sdpa import sdpa_options
 from attnspec.target import Target
 
-# half precision is widened before it and rounded after it
-TARGET = Target(name="torch.sdpa_math", precision="strict", requires={"torch": "torch"})
+# half precision is widened before it and rounded after it, but a bias is expanded and masked in
+# storage, where its gradient is summed again
+TARGET = Target(
+    name="torch.sdpa_math",
+    precision=dict.fromkeys(("scores", "probabilities", "normalised", "tables"), "accumulate"),
+    requires={"torch": "torch"},
+)
 
 
 def attention(
