@@ -15,6 +15,9 @@ from attnspec.oracle.precision import NUMPY_TYPES
 
 Array = np.ndarray[Any, Any]
 
+MOST_AXES = 8
+"""Of a tensor whose form is looked at."""
+
 
 @dataclass(frozen=True)
 class Handed:
@@ -47,8 +50,38 @@ def handed(
 
 
 def record(tensors: Sequence[Handed]) -> Record:
-    """Every byte of these tensors' buffers, guard zones included, before and now."""
-    return Record(_bytes([t.before() for t in tensors]), _bytes([t.now() for t in tensors]))
+    """Every byte of these tensors' buffers, guard zones included, and their forms, before and
+    now."""
+    before = [*(t.before() for t in tensors), *(_row(_form_of_plan(t.where)) for t in tensors)]
+    now = [*(t.now() for t in tensors), *(_row(_form(t)) for t in tensors)]
+    return Record(_bytes(before), _bytes(now))
+
+
+Form = tuple[tuple[int, ...], tuple[int, ...]]
+"""Shape, and strides in elements."""
+
+
+def _form_of_plan(where: memory.Plan) -> Form:
+    return where.shape, where.strides
+
+
+def _form(tensor: Handed) -> Form:
+    """The form of the object that was handed over, as it is; as it was where it tells nothing."""
+    given = tensor.given
+    if isinstance(given, np.ndarray):
+        return given.shape, tuple(s // given.itemsize for s in given.strides)
+    if hasattr(given, "stride"):
+        return tuple(given.shape), tuple(given.stride())
+    return _form_of_plan(tensor.where)
+
+
+def _row(form: Form) -> Array:
+    """A form as as many numbers for any number of axes."""
+    shape, strides = form
+    row = np.full(2 * MOST_AXES, -1, np.int64)
+    row[: min(len(shape), MOST_AXES)] = shape[:MOST_AXES]
+    row[MOST_AXES : MOST_AXES + min(len(strides), MOST_AXES)] = strides[:MOST_AXES]
+    return row
 
 
 def written(tensors: Sequence[Handed]) -> str:
@@ -57,6 +90,11 @@ def written(tensors: Sequence[Handed]) -> str:
         text = memory.told(tensor.name, tensor.before(), tensor.now(), tensor.dtype, tensor.where)
         if text:
             return text
+        if (form := _form(tensor)) != (was := _form_of_plan(tensor.where)):
+            return (
+                f"{tensor.name} itself was changed: shape {was[0]} and strides {was[1]} became "
+                f"{form[0]} and {form[1]}"
+            )
     return ""
 
 

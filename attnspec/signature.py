@@ -23,6 +23,10 @@ class Signature:
 def signature(function: Callable[..., Any], component: Component) -> Signature:
     """Read the signature of `function`. A function that has none to read, as some built-in ones,
     is taken to accept everything."""
+    forward = getattr(function, "forward", None)
+    if callable(forward) and not inspect.isroutine(function):
+        # a module of torch takes anything and hands it on
+        function = forward
     try:
         given = inspect.signature(function)
     except (ValueError, TypeError):

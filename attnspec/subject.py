@@ -206,9 +206,9 @@ class Subject:
                 warnings.simplefilter("ignore")
                 result = function(*arguments, **options)
                 self._crossing.settle(self.device)
-        except Breach:
+        except (Breach, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             if backward and gradients.refused(error):
                 raise Breach("gradient", f"gives no gradient: {one_line(error)}") from error
             if isinstance(error, NotImplementedError):

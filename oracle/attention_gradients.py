@@ -79,7 +79,7 @@ def hidden_are_zero(implementation: Implementation, inputs: Inputs) -> list[Comp
     right = gradients(implementation, call, upstream)
     seen = visible(implementation, call)
     b, g, s = call.arrays["k"].shape[:3]
-    unseen = np.broadcast_to(~seen.any(axis=(1, 2))[:, None], (b, g, s))
+    unseen = np.broadcast_to(~np.asarray(seen.any(axis=(1, 2)))[:, None], (b, g, s))
     places = {
         "k": ("gradient of a key that no query sees", unseen),
         "v": ("gradient of a value that no query sees", unseen),

@@ -48,8 +48,7 @@ def _undivided_overflow(implementation: Implementation, inputs: Inputs) -> Array
     if v.shape[2] * largest < stored.overflow:
         return np.zeros((1, 1, 1, 1), bool)
     total = v.sum(axis=2, keepdims=True).max(axis=1, keepdims=True)
-    result: Array = total >= stored.overflow
-    return result
+    return np.asarray(total >= stored.overflow)
 
 
 def log_sum_exp(implementation: Implementation, inputs: Inputs) -> Expected:

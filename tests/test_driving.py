@@ -210,3 +210,27 @@ def test_a_failing_call_is_written_for_the_targets_arrays() -> None:
     found = outcome(lambda x, dim=-1: numpy_softmax(x, dim=0), arrays="numpy")
     assert "import numpy as np" in found.case
     assert "torch" not in found.case
+
+
+def test_an_exception_of_any_kind_is_the_targets_failure() -> None:
+    class Odd(BaseException):
+        pass
+
+    def softmax(x: Any, *, dim: int = -1) -> Any:
+        raise Odd("no such thing")
+
+    found = outcome(softmax)
+    assert found.status == "fail"
+    assert "raised Odd: no such thing" in found.reason
+
+
+def test_a_changed_form_of_an_input_is_told() -> None:
+    def softmax(x: Any, *, dim: int = -1) -> Any:
+        result = torch.softmax(x, dim)
+        if x.ndim > 1:
+            x.transpose_(0, 1)
+        return result
+
+    found = outcome(softmax, law_of_id("softmax.inputs_unchanged"))
+    assert found.status == "fail"
+    assert "x itself was changed" in found.reason

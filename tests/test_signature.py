@@ -50,3 +50,13 @@ def test_a_function_without_a_signature_is_tried() -> None:
     found = signature(type, ROPE)
     assert found.problem == ""
     assert found.accepts == {"base", "rotary_dim"}
+
+
+def test_a_torch_module_takes_what_its_forward_takes() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Weights(torch.nn.Module):  # type: ignore[name-defined,misc]
+        def forward(self, x: Any) -> Any:
+            return torch.softmax(x, -1)
+
+    assert signature(Weights(), COMPONENTS["softmax"]).accepts == frozenset()
