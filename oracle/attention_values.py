@@ -47,8 +47,9 @@ def _undivided_overflow(implementation: Implementation, inputs: Inputs) -> Array
     largest = np.where(np.isfinite(v), v, 0.0).max(initial=0.0)
     if v.shape[2] * largest < stored.overflow:
         return np.zeros((1, 1, 1, 1), bool)
-    total = v.sum(axis=2, keepdims=True).max(axis=1, keepdims=True)
-    return np.asarray(total >= stored.overflow)
+    total: Any = v.sum(axis=2, keepdims=True).max(axis=1, keepdims=True)
+    lost: Array = np.greater_equal(total, stored.overflow)
+    return lost
 
 
 def log_sum_exp(implementation: Implementation, inputs: Inputs) -> Expected:
