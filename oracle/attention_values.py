@@ -79,8 +79,8 @@ def _overflowing(implementation: Implementation, inputs: Inputs) -> Array:
         implementation.contract,
         exact=False,
     )
-    result: Array = np.isinf(right.allowance).any(axis=-1)
-    return result
+    lost: Array = np.asarray(np.isinf(right.allowance).any(axis=-1))
+    return lost
 
 
 def gradients(
