@@ -27,7 +27,16 @@ class Rule:
 
 
 # the public libraries that built-in targets call
-LIBRARIES = ("mlx", "onnx", "onnxruntime", "rotary_embedding_torch", "transformers")
+LIBRARIES = (
+    "mlx",
+    "onnx",
+    "onnxruntime",
+    "jax",
+    "openvino",
+    "rotary_embedding_torch",
+    "x_transformers",
+    "transformers",
+)
 # what a target file may rest on; the arrays are dependencies of the suite itself
 ARRAYS = ("torch", "numpy", "ml_dtypes", "attnspec.target", "attnspec.Target", "attnspec.impls")
 

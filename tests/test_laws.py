@@ -75,14 +75,17 @@ def loaded_or_skipped(name: str) -> Loaded:
 def test_libraries_match_the_oracle_unless_they_are_known_not_to(name: str) -> None:
     """A few calls of each: `make verify` makes many more."""
     loaded = loaded_or_skipped(name)
-    found = [
+    known = name in KNOWN_TO_FAIL
+    # of a known defect any law may tell, of the others the comparison with the oracle says most
+    wrong = (
         what
         for row in LAWS
-        if row.kind == "oracle" and row.component in loaded.components
+        if (known or row.kind == "oracle") and row.component in loaded.components
         for dtype in loaded.dtypes
         for what in rejections(row, Subject(loaded, row.component, dtype), 25)
-    ]
-    assert bool(found) == (name in KNOWN_TO_FAIL), found
+    )
+    found = next(wrong, "")
+    assert bool(found) == known, found
 
 
 @pytest.mark.parametrize("row", FAULTS, ids=lambda row: row.id)
