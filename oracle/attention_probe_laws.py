@@ -53,7 +53,6 @@ ORDER: tuple[Law, ...] = (
         inputs="_two_runs",
         rejects=(
             "attention.bias_of_first_entry",
-            "attention.causal_for_two_entries",
             "attention.keys_of_first_entry",
             "attention.later_entries_zero",
             "attention.mask_head_major",

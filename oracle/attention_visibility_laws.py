@@ -110,6 +110,7 @@ VISIBILITY: tuple[Law, ...] = (
         options=("causal", "mask"),
         claims=("attention.causal_prefix",),
         rejects=(
+            "attention.causal_for_two_entries",
             "attention.bias_dropped_when_causal",
             "attention.causal_one_too_far",
             "attention.causal_only_when_square",

@@ -229,7 +229,7 @@ FAULTS = (
         reason="fills the causal mask for two batch entries only, so that later ones see the "
         "future",
         remedy="Broadcast the causal mask over the batch.",
-        law="attention.permutation_of_batch",
+        law="attention.causal_eq_mask",
         functions=by_visible(_not_in_later_entries),
     ),
 )
