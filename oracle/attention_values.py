@@ -45,9 +45,10 @@ def _undivided_overflow(implementation: Implementation, inputs: Inputs) -> Array
     v = np.abs(inputs.arrays["v"])
     stored = implementation.contract.format("activations")
     largest = np.where(np.isfinite(v), v, 0.0).max(initial=0.0)
-    if v.shape[2] * largest < stored.overflow:
+    if largest < stored.overflow / max(v.shape[2], 1):
         return np.zeros((1, 1, 1, 1), bool)
-    total: Any = v.sum(axis=2, keepdims=True).max(axis=1, keepdims=True)
+    with np.errstate(over="ignore"):
+        total: Any = v.sum(axis=2, keepdims=True).max(axis=1, keepdims=True)
     lost: Array = np.greater_equal(total, stored.overflow)
     return lost
 

@@ -172,8 +172,9 @@ def _where_known(
     known = np.isfinite(allowance)
     first, second = first[known], second[known]
     # what is judged depends on the size of the expected side, and a lost side is nothing
-    if np.sum(first**2) > np.sum(second**2):
-        first, second = second, first
+    with np.errstate(over="ignore"):
+        if np.sum(first**2) > np.sum(second**2):
+            first, second = second, first
     return alike(what, first, second, allowance[known], dtype)
 
 
