@@ -70,7 +70,12 @@ class Rules(Compiler):
         for operand, other in ((first, second), (second, first)):
             if self.sources[operand]:
                 axes = self.ops[register].axes - self.ops[operand].axes
-                yield operand, self._reduced([a, other], axes, operand), True, None
+                factors = [a, other]
+                if axes and self.ops[register].name == "mul":
+                    # of a product that was broadcast, code that works tensor by tensor stores the
+                    # products before it adds them up; a contraction is one operation
+                    factors = [self.emit("rnd", (self.emit("mul", (a, other)),), "activations")]
+                yield operand, self._reduced(factors, axes, operand), True, None
 
     def _of_function(self, register: int, a: int) -> Iterator[Handed]:
         for operand, gradient in self._function(register, a):

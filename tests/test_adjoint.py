@@ -247,3 +247,22 @@ def test_contributions_to_what_is_stored_are_marked() -> None:
     assert marks.count("output") == 2
     plain = gradients(made(rnd(_x[_i] + _y[_i], "output")), ("x",))
     assert [op.extra for op in plain.ops if op.name == "rnd"] == ["output", "output"]
+
+
+def test_products_are_stored_before_they_are_added_over_a_broadcast_axis() -> None:
+    """Eager code forms G x for every head and then adds: cos and sin of one table for two heads."""
+    x = torch.tensor(
+        [[[[-1.296875, -1.0703125]], [[-1.9296875, 0.92578125]]]], dtype=torch.bfloat16
+    )
+    upstream = torch.tensor([[[[0.062255859375, 1.96875]], [[0.7421875, -1.4140625]]]]).to(x)
+    sizes = {"batch": 1, "heads": 2, "length": 1, "d": 2, "tables": 1}
+    zeros = np.zeros((1, 1, 1))
+    arrays = {
+        "x": x.double().numpy(), "cos": zeros, "sin": zeros,
+        "upstream": upstream.double().numpy(),
+    }  # fmt: skip
+    tape = gradients(rope_definition.rope_apply("interleaved", "forward"), ("sin",))
+    v, e = planned(tape, errors_of(contract("bfloat16")), tuple(sizes.items()))(arrays)
+    across = torch.stack((-x[..., 1], x[..., 0]), dim=-1)
+    eager = (upstream * across).sum()
+    assert abs(float(eager) - float(v.item())) <= float(e.item())
