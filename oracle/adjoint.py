@@ -175,6 +175,9 @@ class _Adjoint(Rules):
         for take in takes:
             register = self.whole[take].register
             for index, axis in zip(self.ops[take].args, axes, strict=True):
+                if self.ops[register].name == "scatter" and self._is_gathered(index):
+                    # what broadcasting adds up is a tensor, before parts of it are put together
+                    register = self._marked(register, "activations")
                 register = self._placed(register, index, axis)
             if total is None:
                 total = register
@@ -191,6 +194,10 @@ class _Adjoint(Rules):
         if len(indices) == 1 and only.name == "index":
             return int(only.extra)
         return self.fresh_axis(f"{name}_{place}", size)
+
+    def _is_gathered(self, index: int) -> bool:
+        """Whether an index picks entries, other than one entry for all or each its own."""
+        return self.ops[index].name not in ("index", "mod")
 
     def _placed(self, register: int, index: int, axis: int) -> int:
         """Entries along an index expression, added up along the array's own axis."""
