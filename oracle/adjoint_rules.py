@@ -127,13 +127,16 @@ class Rules(Compiler):
                 yield operand, *self._passed(kept, register, operand), None
 
     def _softmax(self, register: int, a: int) -> int:
-        """P (a - sum_j P a), with P as it was saved."""
+        """P (a - sum_j P a), with P as it was saved. Who stores what softmax is taken of may store
+        the products and their sum, too."""
         axis = self.ops[register].extra
         p = self.stored(register)
-        row = self.contraction([p, a], None, frozenset({axis}), "accumulate")
+        product = self.emit("rnd", (self.emit("mul", (p, a)),), "scores")
+        row = self.contraction([product], None, frozenset({axis}), "accumulate")
         output = self._of_output(p, axis)
         if output is not None:
             row = self.emit("either", (row, output))
+        row = self.emit("rnd", (row,), "scores")
         return self.emit("mul", (p, self.emit("add", (a, self.emit("neg", (row,))))))
 
     def _of_output(self, p: int, axis: int) -> int | None:
