@@ -13,17 +13,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import sympy as sp
 
 from attnspec.oracle.precision import LIBRARY_ULPS, Contract
 from attnspec.oracle.rounding import gamma
+from attnspec.spec.softmax_definition import LOGARITHMS, RESCALING, blocks
 
 Array = np.ndarray[Any, Any]
 Erring = tuple[Array, Any]
 
-BLOCK = 16
-"""Fewest keys that a kernel takes at a time (as in the definitions)."""
-RESCALINGS = 6
-"""Roundings of a running sum for each block: of an exponential, two ulps, and of a product."""
 LARGEST = 600.0
 """Beyond it e^x leaves float64, and nothing more is lost: a weight is off by itself or by 1."""
 
@@ -39,7 +37,7 @@ def weights(contract: Contract, axis: int, n: int) -> Callable[[Erring, Array], 
     work, scores = contract.format("accumulate"), contract.format("scores")
     kept, lse = contract.format("probabilities"), contract.format("lse")
     statistics = contract.format("statistics")
-    blocks = -(-n // BLOCK)
+    in_blocks = int(blocks(sp.Integer(n)))
     stored = scores.roundoff if scores.roundoff > work.roundoff else 0.0
     # of the difference that the exponential is taken of: the subtraction, its storage, and the
     # factor and the product of exponentials to base 2
@@ -48,8 +46,8 @@ def weights(contract: Contract, axis: int, n: int) -> Callable[[Erring, Array], 
     function = _logarithmic(2.0 * LIBRARY_ULPS * work.roundoff)
     kept_unit = kept.roundoff if kept.roundoff > work.roundoff else 0.0
     numerator = function + _logarithmic(kept_unit)
-    numerator += RESCALINGS * blocks * _logarithmic(work.roundoff)
-    common = (blocks + 4) * _logarithmic(lse.roundoff)
+    numerator += RESCALING * in_blocks * _logarithmic(work.roundoff)
+    common = (in_blocks + LOGARITHMS) * _logarithmic(lse.roundoff)
     after = gamma(n, statistics.roundoff) + 3.0 * statistics.roundoff
     lost = (n + 1) * (kept.underflow + work.underflow)
 

@@ -16,6 +16,7 @@ from functools import cache, reduce
 import sympy as sp
 
 from attnspec.spec.definition import Definition, Maximum, choice, either, rnd, weights
+from attnspec.spec.softmax_definition import LOGARITHMS, RESCALING, blocks
 
 _b, _h, _i, _c, _j, _l = sp.symbols("b h i c j l", integer=True, nonnegative=True)
 _batch, _heads, _groups, _t, _s, _d, _e = sp.symbols(
@@ -34,8 +35,6 @@ HEAD_ORDERS = ("grouped", "tiled")
 SCALINGS = ("scores", "query", "key", "both")
 EITHER_SIDE = "sides"
 
-BLOCK = 16
-"""Fewest keys that a kernel takes at a time, for the number of rescalings of a running sum."""
 STORED_BLOCK = 32
 """Fewest terms of a long sum between two places where it may be stored."""
 
@@ -148,11 +147,10 @@ def _row(options: Options) -> _Row:
     largest = choice(Maximum(over(z, -sp.oo), keys), some, sp.Integer(0))
     shifted = over(rnd(z - largest, "scores"), sp.Integer(0))
     numerator = over(rnd(sp.exp(shifted), "probabilities"), sp.Integer(0))
-    blocks = sp.floor((_s + BLOCK - 1) / BLOCK)
-    running = rnd(numerator, "accumulate", 6 * blocks)
+    running = rnd(numerator, "accumulate", RESCALING * blocks(_s))
     total = choice(rnd(sp.Sum(running, keys), "statistics"), some, sp.Integer(1))
     divided = running * rnd(1 / total, "statistics")
-    log_sum_exp = rnd(largest + sp.log(total), "lse", blocks + 4)
+    log_sum_exp = rnd(largest + sp.log(total), "lse", blocks(_s) + LOGARITHMS)
     subtracted = over(sp.exp(rnd(shifted - (log_sum_exp - largest), "scores")), sp.Integer(0))
     weight = rnd(weights(either(divided, subtracted), z, _j, seen), "probabilities")
     return _Row(weight, choice(log_sum_exp, some, -sp.oo))

@@ -11,7 +11,23 @@ from attnspec.spec.definition import Definition, Maximum, either, rnd, weights
 
 _a, _j = sp.symbols("a j", integer=True, nonnegative=True)
 _rows, _n = sp.symbols("rows n", integer=True, positive=True)
+
+BLOCK = 16
+"""Fewest keys that a kernel takes at a time: a running sum is rescaled, and a log-sum-exp stored,
+once for each block."""
+RESCALING = 6
+"""Roundings of a running sum for each block: four of an exponential, which is right to two ulps,
+one of a product, and one of a sum."""
+LOGARITHMS = 4
+"""Roundings of a log-sum-exp besides those of merging blocks: of the logit and of the maximum, each
+multiplied by log2(e), which is rounded itself."""
+
 _x = sp.IndexedBase("x", shape=(_rows, _n), real=True)
+
+
+def blocks(n: sp.Expr) -> sp.Expr:
+    """The most blocks that n keys are taken in."""
+    return sp.floor((n + BLOCK - 1) / BLOCK)
 
 
 def _definition() -> Definition:
@@ -32,7 +48,7 @@ def _definition() -> Definition:
     numerator = rnd(sp.exp(shifted), "probabilities")
     total = rnd(sp.Sum(numerator, logits), "statistics")
     divided = numerator * rnd(1 / total, "statistics")
-    stored = sp.floor((_n + 15) / 16) + 4
+    stored = blocks(_n) + LOGARITHMS
     log_sum_exp = rnd(largest + sp.log(total), "lse", stored)
     subtracted = sp.exp(rnd(shifted - (log_sum_exp - largest), "scores"))
     weight = rnd(weights(either(divided, subtracted), _x[_a, _j], _j, sp.true), "output")
