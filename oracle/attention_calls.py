@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.oracle import attention_sight as sight
 from attnspec.oracle.attention_values import attention, log_sum_exp, visible
 from attnspec.oracle.calls import Check, alike
 from attnspec.oracle.comparison import Comparison
@@ -76,10 +77,7 @@ def sizes(inputs: Inputs) -> tuple[int, int, int, int]:
 def key_heads(implementation: Implementation, inputs: Inputs) -> Array:
     """The key head that each query head reads."""
     h, g = inputs.arrays["q"].shape[1], inputs.arrays["k"].shape[1]
-    heads: Array = np.arange(h)
-    tiled = implementation.conventions["gqa.head_order"] == "tiled"
-    of: Array = heads % g if tiled else heads * g // h
-    return of
+    return sight.key_heads(implementation.conventions, h, g)
 
 
 def by_position(implementation: Implementation, inputs: Inputs) -> Array:

@@ -12,7 +12,8 @@ import numpy as np
 
 from attnspec.oracle.attention_biases import ONE_HIDDEN, ROW_HIDDEN, Bias
 from attnspec.oracle.attention_contents import SHARP, Contents, arrays_of, exponent
-from attnspec.oracle.attention_masks import HOLE, ROW, Mask, handed, sees, with_a_key
+from attnspec.oracle.attention_masks import HOLE, ROW, Mask, handed, with_a_key
+from attnspec.oracle.attention_sight import seen
 from attnspec.oracle.family import Array, Draw, Dress, Form, Scope
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.precision import snapped
@@ -49,10 +50,10 @@ def attention_inputs(
     extra = _taken(scope, extra)
     added = _added(rng, scope, form, dress, extra, filled_up=not empty_rows)
     if hidden or empty_rows:
-        seen = sees(
+        shown = seen(
             scope.conventions, (b, h, t, s), form.options, added.get("mask"), added.get("bias")
         )
-        if seen.any(axis=-1).all() if empty_rows else seen.all():
+        if shown.any(axis=-1).all() if empty_rows else shown.all():
             sure = Extra(ROW, ROW_HIDDEN) if empty_rows else Extra(HOLE, ONE_HIDDEN)
             mask, bias = _taken(scope, sure)
             extra = Extra(mask, extra.bias if mask else bias)

@@ -1,8 +1,4 @@
-"""Who sees whom in a drawn call of attention, and the masks that are handed over.
-
-`sees` is only for drawing: it keeps rows from losing all their keys. What is judged with is the
-definition's own formula.
-"""
+"""The masks that are handed over in drawn calls of attention, and which rows keep a key."""
 
 from __future__ import annotations
 
@@ -13,22 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.oracle.attention_sight import reach, seen, with_four_axes
 from attnspec.oracle.family import Array, Shape
-
-_FAR = 2**40
-"""Farther than any key."""
-
-
-def reach(
-    conventions: Mapping[str, str], t: int, s: int, options: Mapping[str, Any]
-) -> tuple[int, int, int]:
-    """Position of the first query, and how many keys before and after its own position a query
-    sees, under `causal` and `window`."""
-    first = 0 if conventions.get("attention.causal_alignment") == "top-left" else s - t
-    window = options.get("window")
-    wide = _FAR if window is None else int(window)
-    total = window is not None and conventions.get("attention.window") == "total"
-    return first, wide - total, 0 if options.get("causal") else wide
 
 
 def every_row_sees(
@@ -43,26 +25,6 @@ def hides(conventions: Mapping[str, str], t: int, s: int, options: Mapping[str, 
     """Whether `causal` and `window` hide a key from some row."""
     first, before, after = reach(conventions, t, s, options)
     return first + after < s - 1 or first + t - 1 - before > 0
-
-
-def sees(
-    conventions: Mapping[str, str],
-    shape: Shape,
-    options: Mapping[str, Any],
-    mask: Array | None = None,
-    bias: Array | None = None,
-) -> Array:
-    """Which row sees which key, for a shape b h t s: a key hidden by a mask, by minus infinity in
-    a bias, by `causal` or by `window` is not seen."""
-    t, s = shape[2:]
-    first, before, after = reach(conventions, t, s, options)
-    distance = np.arange(s) - np.arange(first, first + t)[:, None]
-    seen = (distance >= -before) & (distance <= after)
-    if mask is not None:
-        seen = seen & mask
-    if bias is not None:
-        seen = seen & (bias > -np.inf)
-    return np.broadcast_to(seen, shape)
 
 
 Fill = Callable[[np.random.Generator, Shape], Array]
@@ -262,8 +224,8 @@ def with_a_key(
 ) -> None:
     """Shows a key, in place, to every row that mask and bias leave without one. Rows that have
     none under `causal` and `window` stay without."""
-    seen = sees(conventions, shape, options, mask, bias)
-    rows = np.nonzero(~seen.any(axis=-1))
+    some = np.any(seen(conventions, shape, options, mask, bias), axis=-1)
+    rows = np.nonzero(~some)
     if not rows[0].size:
         return
     t, s = shape[2:]
@@ -274,7 +236,7 @@ def with_a_key(
     keys = np.clip(keys, 0, s - 1)
     for array, shown in ((mask, True), (bias, 0.0)):
         if array is not None:
-            whole = array.reshape((1,) * (4 - array.ndim) + array.shape)
+            whole = with_four_axes(array)
             at = tuple(
                 np.minimum(index, size - 1)
                 for index, size in zip((*rows, keys), whole.shape, strict=True)

@@ -20,7 +20,7 @@ from attnspec.oracle.attention_calls import (
     sizes,
     with_bias,
 )
-from attnspec.oracle.attention_values import attention, visible
+from attnspec.oracle.attention_values import attention, scale_of, visible
 from attnspec.oracle.calls import alike, same
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.inputs import generator
@@ -35,12 +35,6 @@ WIDEST = 160
 """Keys up to which a whole mask is read at once."""
 ROWS = 32
 """Rows of a head whose least and largest values are looked for."""
-
-
-def scale_of(inputs: Inputs) -> float:
-    """The scale of a call, default or not."""
-    given = inputs.options.get("scale")
-    return float(inputs.arrays["q"].shape[-1] ** -0.5 if given is None else given)
 
 
 def signs_of(inputs: Inputs, purpose: str, shape: Sequence[int]) -> Array:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from attnspec.oracle.attention_calls import changed, key_heads, plain, sizes, two_runs
-from attnspec.oracle.attention_probes import reading, scale_of, signs_of
-from attnspec.oracle.attention_values import attention, log_sum_exp
+from attnspec.oracle.attention_probes import reading, signs_of
+from attnspec.oracle.attention_values import attention, log_sum_exp, scale_of
 from attnspec.oracle.calls import alike
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.expected import Expected

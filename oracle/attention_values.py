@@ -11,15 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.oracle.expected import Expected, expected, expected_gradients, value_of
+from attnspec.oracle.attention_sight import (
+    head_order,
+    in_range,
+    reach,
+    seen,
+    spread,
+    with_four_axes,
+)
+from attnspec.oracle.expected import Expected, expected, expected_gradients
 from attnspec.oracle.law import Implementation, Inputs
 from attnspec.spec import attention_definition
 from attnspec.spec.attention_definition import Options
 
 Array = np.ndarray[Any, Any]
-
-EVERYTHING = 2**40
-"""Keys to one side of a query, where nothing limits them."""
 
 
 def attention(implementation: Implementation, inputs: Inputs, **pairs: Any) -> Expected:
@@ -110,12 +115,10 @@ def gradients(
 
 def visible(implementation: Implementation, inputs: Inputs) -> Array:
     """Whether query i sees key j: bool, b h t s."""
-    options = options_of(implementation, inputs)
-    given = {n: a for n, a in arrays(inputs).items() if n in ("mask", "bias")}
-    definition = attention_definition.visible(options)
-    seen = value_of(definition, parameters(implementation, inputs, value_size=False), given)
-    result: Array = seen != 0.0
-    return result
+    given = inputs.arrays
+    shape = (*given["q"].shape[:3], given["k"].shape[2])
+    mask, bias = given.get("mask"), given.get("bias")
+    return seen(implementation.conventions, shape, inputs.options, mask, bias)
 
 
 def empty(implementation: Implementation, inputs: Inputs) -> Array:
@@ -134,15 +137,16 @@ def options_of(implementation: Implementation, inputs: Inputs) -> Options:
         mask="mask" in inputs.arrays,
         bias="bias" in inputs.arrays,
         softcap=given.get("softcap") is not None,
-        ranges=bool(given.get("causal")) or given.get("window") is not None,
-        head_order=_order(implementation, heads, inputs.arrays["k"].shape[1]),
+        ranges=in_range(given),
+        head_order=head_order(implementation.conventions, heads, inputs.arrays["k"].shape[1]),
         scaling=implementation.contract.scaling,
     )
 
 
-def _order(implementation: Implementation, heads: int, groups: int) -> str:
-    # both orders are the same where every head has its own, and where all share one
-    return "grouped" if groups in (1, heads) else implementation.conventions["gqa.head_order"]
+def scale_of(inputs: Inputs) -> float:
+    """The scale of a call, default or not."""
+    given = inputs.options.get("scale")
+    return float(inputs.arrays["q"].shape[-1] ** -0.5 if given is None else given)
 
 
 def parameters(
@@ -155,33 +159,15 @@ def parameters(
     if value_size:
         found["e"] = e
     given = inputs.options
-    scale = given.get("scale")
-    found["scale"] = float(d**-0.5 if scale is None else scale)
+    found["scale"] = scale_of(inputs)
     if options.softcap:
         found["cap"] = float(given["softcap"])
     if options.ranges:
-        found.update(zip(("offset", "left", "right"), _range(implementation, inputs), strict=True))
+        limits = reach(implementation.conventions, t, s, given)
+        found.update(zip(("offset", "left", "right"), limits, strict=True))
     if options.bias:
-        sizes = _four(inputs.arrays["bias"].shape)
-        found.update(zip(("bias_b", "bias_h", "bias_t", "bias_s"), sizes, strict=True))
+        found.update(spread(inputs.arrays["bias"]))
     return found
-
-
-def _range(implementation: Implementation, inputs: Inputs) -> tuple[int, int, int]:
-    """Where query 0 stands, and how far queries see to the left and to the right."""
-    followed, given = implementation.conventions, inputs.options
-    t, s = inputs.arrays["q"].shape[2], inputs.arrays["k"].shape[2]
-    offset = s - t if followed["attention.causal_alignment"] == "bottom-right" else 0
-    causal, window = bool(given.get("causal")), given.get("window")
-    right = 0 if causal else EVERYTHING
-    if window is None:
-        return offset, EVERYTHING, right
-    back = window if followed["attention.window"] == "radius" else window - 1
-    return offset, back, 0 if causal else back
-
-
-def _four(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return (1,) * (4 - len(shape)) + tuple(shape)
 
 
 def arrays(inputs: Inputs) -> dict[str, Array]:
@@ -192,7 +178,7 @@ def arrays(inputs: Inputs) -> dict[str, Array]:
         full = (*given["q"].shape[:3], given["k"].shape[2])
         found["mask"] = np.broadcast_to(given["mask"], full).astype(np.int8)
     if "bias" in given:
-        found["bias"] = given["bias"].reshape(_four(given["bias"].shape))
+        found["bias"] = with_four_axes(given["bias"])
     return found
 
 

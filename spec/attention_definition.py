@@ -213,10 +213,19 @@ def scores(options: Options) -> Definition:
 @cache
 def visible(options: Options) -> Definition:
     """1 where query i sees key j, else 0."""
+    limits = (_offset, _left, _right) if options.ranges else ()
     return Definition(
         "attention.visible",
         choice(sp.Integer(1), sees(options), sp.Integer(0)),
         (*_ROWS, (_j, _s)),
         tuple(a for a in _arrays(options) if a in (_mask, _bias)),
-        _parameters(options, value_size=False),
+        (_batch, _heads, _t, _s, *limits, *(_spread if options.bias else ())),
+    )
+
+
+@cache
+def key_heads(order: str) -> Definition:
+    """The key head that each query head reads."""
+    return Definition(
+        "attention.key_heads", key_head(order), ((_h, _heads),), (), (_heads, _groups)
     )

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from attnspec.oracle import inputs as drawn
-from attnspec.oracle.attention_masks import sees
 from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.conventions import followed
 from attnspec.oracle.inputs import Scope, families
@@ -50,9 +49,23 @@ def shape_of(inputs: Inputs) -> tuple[int, ...]:
 
 
 def seen_of(inputs: Inputs, conventions: dict[str, str] | None = None) -> Array:
+    """Who sees whom, written again in another way: from the distance of key and query."""
     b, h, _, t, s, _, _ = shape_of(inputs)
-    mask, bias = inputs.arrays.get("mask"), inputs.arrays.get("bias")
-    return sees(followed(conventions or {}), (b, h, t, s), inputs.options, mask, bias)
+    rules, given = followed(conventions or {}), inputs.options
+    first = 0 if rules["attention.causal_alignment"] == "top-left" else s - t
+    distance = np.arange(s) - (first + np.arange(t))[:, None]
+    seen = np.ones((t, s), bool)
+    if given.get("causal"):
+        seen &= distance <= 0
+    if given.get("window") is not None:
+        counted = 1 if rules["attention.window"] == "total" else 0
+        seen &= np.abs(distance) <= given["window"] - counted
+    seen = np.broadcast_to(seen, (b, h, t, s))
+    if "mask" in inputs.arrays:
+        seen = seen & inputs.arrays["mask"]
+    if "bias" in inputs.arrays:
+        seen = seen & (inputs.arrays["bias"] > -np.inf)
+    return seen
 
 
 def some_row_is_empty(inputs: Inputs, conventions: dict[str, str] | None = None) -> bool:

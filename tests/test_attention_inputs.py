@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,9 @@ import pytest
 
 from attnspec.oracle import attention_values
 from attnspec.oracle import inputs as drawn
-from attnspec.oracle.attention_masks import reach
+from attnspec.oracle.attention_masks import every_row_sees, hides
 from attnspec.oracle.attention_shapes import MOST
+from attnspec.oracle.attention_sight import reach
 from attnspec.oracle.conventions import followed
 from attnspec.oracle.inputs import LAYOUTS, strategy
 from attnspec.oracle.law import Inputs
@@ -210,6 +212,11 @@ def test_who_sees_whom_as_the_definition_says(family: str, conventions: dict[str
         right = attention_values.visible(implementation, inputs)
         seen = seen_of(inputs, conventions)
         assert (np.broadcast_to(right, seen.shape) == seen).all(), drawn.description(inputs)
+        t, s = seen.shape[2:]
+        bare = seen_of(replace(inputs, arrays={n: inputs.arrays[n] for n in "qkv"}), conventions)
+        rules = followed(conventions)
+        assert every_row_sees(rules, t, s, inputs.options) == bare.any(axis=-1).all()
+        assert hides(rules, t, s, inputs.options) == (not bare.all())
 
 
 def test_positions_of_queries() -> None:
