@@ -7,7 +7,6 @@ here lies contiguous in memory, as its values need not repeat where those of the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 
 from attnspec.oracle import attention_sight as sight
 from attnspec.oracle.attention_values import attention, log_sum_exp, visible
-from attnspec.oracle.calls import Check, alike
+from attnspec.oracle.calls import Check, agree
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs, Kind, Law
@@ -132,25 +131,13 @@ def two_runs(
     first, second = implementation.parts(one), implementation.parts(other)
     room = attention(implementation, one).allowance[rows]
     room = room + attention(implementation, other).allowance
-    result = [_either(what, second[0], first[0][rows], room, implementation.dtype)]
+    result = [agree(what, second[0], first[0][rows], room, implementation.dtype)]
     if len(first) == len(second) == 2:
         room = log_sum_exp(implementation, one).allowance[rows]
         room = room + log_sum_exp(implementation, other).allowance
         wide = implementation.contract.accumulate
-        result.append(_either(f"{what}, lse", second[1], first[1][rows], room, wide))
+        result.append(agree(f"{what}, lse", second[1], first[1][rows], room, wide))
     return result
-
-
-def _either(what: str, one: Array, other: Array, room: Array, dtype: str) -> Comparison:
-    """Two runs, the larger as what is expected: beside a side that is zero by mistake no
-    allowance would say anything."""
-    sides = sorted((one, other), key=_largest)
-    return alike(what, sides[0], sides[1], room, dtype)
-
-
-def _largest(values: Array) -> float:
-    found = float(np.abs(values).max(initial=0.0))
-    return math.inf if math.isnan(found) else found
 
 
 def law(name: str, says: str, means: str, kind: Kind, check: Check, **more: Any) -> Law:

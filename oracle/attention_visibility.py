@@ -91,8 +91,6 @@ def hidden_keys_change_nothing(implementation: Implementation, inputs: Inputs) -
 
 def hidden_nan_ignored(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
     """NaN and infinities where rows cannot see them, for targets that promise to ignore them."""
-    if implementation.conventions["attention.masked_nan"] != "ignored":
-        return []
     keys, rows = _unseen(implementation, inputs)
     rng = generator(inputs, "not finite")
     arrays = {}
@@ -111,7 +109,7 @@ def visible_nan_propagates(implementation: Implementation, inputs: Inputs) -> li
     """One query, key or value of NaN reaches every row that sees it; rows that read other heads,
     or other queries' rows, stay."""
     seen = visible(implementation, inputs)
-    if implementation.conventions["attention.visible_nan"] != "propagates" or not seen.any():
+    if not seen.any():
         return []
     rng = generator(inputs, "visible NaN")
     name = ("q", "k", "v")[rng.integers(3)]

@@ -6,6 +6,7 @@ Each is made for a component by a function that takes its oracle.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -37,9 +38,21 @@ def close(what: str, actual: Array, right: Expected, dtype: str) -> Comparison:
     return Comparison(what, actual, right.value, right.allowance, dtype, right.residual)
 
 
-def alike(what: str, first: Array, second: Array, allowance: Array, dtype: str) -> Comparison:
-    """Two runs of one implementation, within both runs' allowances."""
-    return Comparison(what, first, second, allowance, dtype)
+def alike(what: str, actual: Array, right: Array, allowance: Array, dtype: str) -> Comparison:
+    """A result, or what is formed from it, beside what it must be within an allowance."""
+    return Comparison(what, actual, right, allowance, dtype)
+
+
+def agree(what: str, one: Array, other: Array, allowance: Array, dtype: str) -> Comparison:
+    """Two runs of one implementation, within both runs' allowances. The larger counts as what is
+    expected: beside a side that is zero by mistake no allowance would say anything."""
+    actual, expected = sorted((one, other), key=_largest)
+    return Comparison(what, actual, expected, allowance, dtype)
+
+
+def _largest(values: Array) -> float:
+    found = float(np.abs(values).max(initial=0.0))
+    return math.inf if math.isnan(found) else found
 
 
 def matches_oracle(oracle: Oracle) -> Check:
@@ -84,7 +97,7 @@ def views_equal_copies(oracle: Oracle) -> Check:
         allowance = 2.0 * oracle(implementation, inputs).allowance
         exact = "layout-invariant" in implementation.guarantees
         return [
-            alike(what, view, copy, allowance, dtype),
+            agree(what, view, copy, allowance, dtype),
             same(f"{what}, to the bit", view, copy, dtype, promised=exact),
         ]
 
@@ -108,7 +121,7 @@ def row_alone(oracle: Oracle, alone: Callable[[Inputs], Alone]) -> Check:
         dtype = implementation.dtype
         exact = "batch-invariant" in implementation.guarantees
         return [
-            alike("row alone", single, whole, allowance, dtype),
+            agree("row alone", single, whole, allowance, dtype),
             same("row alone, to the bit", single, whole, dtype, promised=exact),
         ]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.oracle.calls import Check, Oracle, alike, close, same
+from attnspec.oracle.calls import Check, Oracle, agree, close, same
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.expected import Expected
@@ -103,7 +103,7 @@ def of_views(
         right = gradients(implementation, inputs, upstream)
         what = f"{given} inputs and {kind} upstream against copies: gradient of "
         return [
-            alike(what + n, views[n], copies[n], 2.0 * right[n].allowance, implementation.dtype)
+            agree(what + n, views[n], copies[n], 2.0 * right[n].allowance, implementation.dtype)
             for n in right
         ]
 
@@ -144,7 +144,7 @@ def same_with_gradients(oracle: Oracle) -> Check:
     def check(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
         plain, recorded = implementation(inputs), implementation.recorded(inputs)
         allowance = 2.0 * oracle(implementation, inputs).allowance
-        return [alike("output with gradients", recorded, plain, allowance, implementation.dtype)]
+        return [agree("output with gradients", recorded, plain, allowance, implementation.dtype)]
 
     return check
 
@@ -170,12 +170,7 @@ def _where_known(
 ) -> Comparison:
     """Two sides where something is known of both."""
     known = np.isfinite(allowance)
-    first, second = first[known], second[known]
-    # what is judged depends on the size of the expected side, and a lost side is nothing
-    with np.errstate(over="ignore"):
-        if np.sum(first**2) > np.sum(second**2):
-            first, second = second, first
-    return alike(what, first, second, allowance[known], dtype)
+    return agree(what, first[known], second[known], allowance[known], dtype)
 
 
 def vanishing(what: str, values: Array, allowance: Array, axis: int, dtype: str) -> Comparison:
@@ -192,16 +187,19 @@ def gradient_laws(
     rejects: Mapping[str, tuple[str, ...]],
     *,
     inputs: str,
+    two_runs: str = "",
     claims: tuple[str, ...],
     expands: Callable[[Inputs], bool] = _first_axis_repeats,
 ) -> tuple[Law, ...]:
     """The rows that every component with gradients has. `rejects` maps a law's last name to its
-    faults; a law that it lacks is left out."""
+    faults; a law that it lacks is left out. `two_runs` is the family for the law that compares
+    two runs, whose allowances add up."""
 
     def law(name: str, says: str, means: str, check: Check, **more: Any) -> Law:
+        family = more.pop("inputs", inputs)
         return Law(
             f"{component}.{name}", component, says, means, more.pop("kind", "exact"), check,
-            inputs=inputs, rejects=rejects[name], gradients=True, **more,
+            inputs=family, rejects=rejects[name], gradients=True, **more,
         )  # fmt: skip
 
     rows: Mapping[str, Callable[[str], Law]] = {
@@ -225,6 +223,7 @@ def gradient_laws(
             "the backward pass assumes the strides of a fresh tensor",
             of_views(gradients, expands),
             kind="reduced",
+            inputs=two_runs or inputs,
         ),
         "gradients_repeatable": lambda name: law(
             name,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.oracle.calls import alike, close, same
+from attnspec.oracle.calls import agree, alike, close, same
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs
@@ -42,7 +42,7 @@ def relative_displacement(implementation: Implementation, inputs: Inputs) -> lis
     d = first.shape[-1]
     allowance += sum(formed(_scores(np.abs(y), np.abs(y)), d) for y in (first, second))
     what = f"scores after a shift by {shift}"
-    return [alike(what, _scores(second, second), _scores(first, first), allowance, "float64")]
+    return [agree(what, _scores(second, second), _scores(first, first), allowance, "float64")]
 
 
 def _unit(inputs: Inputs) -> float:
@@ -85,7 +85,7 @@ def group_law(implementation: Implementation, inputs: Inputs) -> list[Comparison
     layout = "contiguous"
     twice = implementation(then, layout=layout)
     return [
-        alike(
+        agree(
             "turned twice",
             twice,
             implementation(both, layout=layout),
@@ -108,7 +108,7 @@ def linearity(implementation: Implementation, inputs: Inputs) -> list[Comparison
     calls_ = [inputs.with_arrays(x=values) for values in (x, other, total)]
     one, two, both = (implementation(c, layout="contiguous") for c in calls_)
     allowance = sum(rope(implementation, c).allowance for c in calls_)
-    return [alike("rotation of a sum", both, one + two, np.asarray(allowance), dtype)]
+    return [agree("rotation of a sum", both, one + two, np.asarray(allowance), dtype)]
 
 
 def position_zero_is_identity(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
@@ -143,7 +143,7 @@ def batch_positions(implementation: Implementation, inputs: Inputs) -> list[Comp
         alone = implementation(part, layout="contiguous")
         both = 2.0 * allowance[row : row + 1]
         what = f"batch entry {row}"
-        result.append(alike(what, whole[row : row + 1], alone, both, implementation.dtype))
+        result.append(agree(what, whole[row : row + 1], alone, both, implementation.dtype))
     return result
 
 

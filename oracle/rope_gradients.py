@@ -90,7 +90,8 @@ LAWS: tuple[Law, ...] = (
             "zero_upstream": ("rope.gradient_upstream_ignored",),
             "gradients_of_views": ("rope.gradient_upstream_as_contiguous",),
         },
-        inputs="rope_pairs",
+        inputs="rope",
+        two_runs="rope_pairs",
         claims=("rope.gradient_is_opposite_rotation",),
     ),
     Law(

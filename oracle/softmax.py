@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.oracle import calls
-from attnspec.oracle.calls import alike, close, same
+from attnspec.oracle.calls import agree, alike, close, same
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.expected import Expected, expected
 from attnspec.oracle.inputs import generator
@@ -61,7 +61,7 @@ def shift_invariance(implementation: Implementation, inputs: Inputs) -> list[Com
     allowance = softmax(implementation, one).allowance + softmax(implementation, other).allowance
     layout = "contiguous"
     first, second = implementation(one, layout=layout), implementation(other, layout=layout)
-    return [alike("weights after a shift", first, second, allowance, dtype)]
+    return [agree("weights after a shift", first, second, allowance, dtype)]
 
 
 def rows_sum_to_one(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
@@ -129,7 +129,7 @@ def any_axis(implementation: Implementation, inputs: Inputs) -> list[Comparison]
     other = np.moveaxis(implementation(moved, layout="contiguous"), -1, dim)
     allowance = 2.0 * softmax(implementation, inputs).allowance
     return [
-        alike(f"dim={dim} against the last axis", actual, other, allowance, implementation.dtype)
+        agree(f"dim={dim} against the last axis", actual, other, allowance, implementation.dtype)
     ]
 
 

@@ -3,6 +3,7 @@ differences in ball arithmetic, and torch in float64."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import flint
@@ -73,8 +74,6 @@ def test_closed_formulas_of_attention_are_the_adjoint_tape() -> None:
 def test_closed_formula_of_the_bias_is_the_adjoint_tape(order: str) -> None:
     g = np.random.default_rng(5)
     call = wholly_seen(g, "normal")
-    from dataclasses import replace
-
     call = call._replace(options=replace(call.options, bias=True, mask=False, head_order=order))
     p = call.parameters
     shape = (p["batch"], p["heads"], p["t"], p["s"])

@@ -3,6 +3,7 @@ rounding that the contract allows leaves them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -87,13 +88,7 @@ def test_the_scale_on_either_side_covers_query_key_and_both() -> None:
         rules = errors_of(contract(dtype))
         v, e = planned(compiled(call.definition), rules, call.key)(call.arrays)
         for scaling in ("query", "key", "both", "scores"):
-            single = call._replace(options=_with(call, scaling))
+            single = call._replace(options=replace(call.options, scaling=scaling))
             w, f = planned(compiled(single.definition), rules, call.key)(call.arrays)
             assert (np.abs(w - v) <= 2.0**-40 * (np.abs(v) + e)).all()
             assert (f <= e * (1 + EVALUATION)).all(), (scaling, call.options)
-
-
-def _with(call: Case, scaling: str) -> Any:
-    from dataclasses import replace
-
-    return replace(call.options, scaling=scaling)

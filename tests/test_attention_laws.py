@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import attnspec
-from attnspec.driving import scope_of
+from attnspec.driving import out_of_reach, scope_of
 from attnspec.impls.attention import attention
 from attnspec.impls.attention_conventions import attention_per_query
 from attnspec.judging import Judgement, judged
@@ -39,6 +39,8 @@ def subject(function: Callable[..., Any], dtype: str = "float32", **declared: An
 
 
 def judgements(row: Law, mine: Subject, examples: int = 20) -> Iterator[Judgement]:
+    if out_of_reach(row, mine):
+        return
     for inputs in sampled(row.inputs, scope_of(mine), examples, 3):
         yield judged(row, mine, inputs)
 
@@ -69,7 +71,7 @@ NAN_LIMITS: Mapping[str, Any] = {"t": (1, 33), "s": (1, 33), "d": (1, 16), "e": 
 
 @pytest.mark.parametrize("name", ["hidden_nan_ignored", "visible_nan_propagates"])
 def test_nan_is_only_judged_where_something_is_declared(name: str) -> None:
-    assert not compared(name, subject(attention))
+    assert "does not declare" in out_of_reach(ROWS[name], subject(attention))
     right = subject(attention_per_query, conventions=NAN, limits=NAN_LIMITS)
     assert compared(name, right)
     assert failing(name, right) == 0
