@@ -122,6 +122,7 @@ LAWS: tuple[Law, ...] = (
             "attention.lse_with_axis",
             "attention.lse_without_maximum",
             "attention.parts_lse_of_one_missing",
+            "attention.bias_of_rows_dropped",
         ),
     ),
     law(

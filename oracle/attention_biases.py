@@ -101,6 +101,8 @@ BIASES: tuple[Bias, ...] = (
     Bias("slopes", "h 1 s", _slopes),
     Bias("normal", "b 1 1 s", _normal),
     Bias("row constants", "b h t s", _row_constants),
+    Bias("normal", "b h t 1", _normal),
+    Bias("small integers", "1 h 1 1", _integers),
     Bias("one key up", "b 1 t s", _one_up),
     Bias("-1e4", "b h t s", _low),
     Bias("-1e4", "b 1 1 s", _low),

@@ -96,15 +96,29 @@ def hidden_are_zero(implementation: Implementation, inputs: Inputs) -> list[Comp
 
 
 def long_sums(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """Equal scores and an upstream of ones: every weight is 1/s, so dv is the number of rows and
-    heads that share a key head, over s. A sum that is kept in half precision stops growing."""
-    zeros = np.zeros_like(inputs.arrays["q"])
-    call = changed(inputs, {"causal": None, "window": None}, q=zeros, mask=None, bias=None)
-    upstream = np.ones_like(upstream_of(call))
-    actual = implementation.gradients(call, upstream)
-    right = gradients(implementation, call, upstream)
-    dtype = implementation.dtype
-    return [close("gradient of v, a sum of equal terms", actual["v"], right["v"], dtype)]
+    """Scores of zero and an upstream of ones: every weight is 1/s, and each gradient is a sum of
+    equal terms: dv, dk and that of a shared bias over rows and heads (values of one at the first
+    key, queries of one, keys of zero), dq over keys (keys and values of one sign each, queries of
+    zero). A sum that is kept in half precision stops growing."""
+    q, k, v = (np.zeros_like(inputs.arrays[name]) for name in "qkv")
+    bare = changed(inputs, {"causal": None, "window": None}, mask=None, bias=None)
+    signs = np.where(np.arange(k.shape[2]) % 2, -1.0, 1.0)[:, None]
+    first = np.where(np.arange(v.shape[2]) == 0, 1.0, 0.0)[:, None]
+    shared = np.zeros((1, 1, 1, k.shape[2])) if implementation.accepts("bias") else None
+    over_rows = changed(bare, q=np.ones_like(q), k=k, v=v + first, bias=shared)
+    over_keys = changed(bare, q=q, k=k + signs, v=v + signs)
+    rows = [name for name in ("k", "v", "bias") if name in over_rows.arrays]
+    found = []
+    for call, names in ((over_rows, rows), (over_keys, ["q", "v"])):
+        upstream = np.ones_like(upstream_of(call))
+        actual = implementation.gradients(call, upstream)
+        right = gradients(implementation, call, upstream)
+        found += [
+            close(f"gradient of {name}, a sum of equal terms", actual[name], right[name],
+                  implementation.dtype)
+            for name in names
+        ]  # fmt: skip
+    return found
 
 
 def _law(name: str, says: str, means: str, kind: Kind, check: Any, **more: Any) -> Law:
@@ -139,6 +153,7 @@ LAWS: tuple[Law, ...] = (
                 "attention.gradient_heads_tiled",
                 "attention.gradient_accumulates",
                 "attention.gradient_clipped",
+                "attention.gradient_of_keys_transposed",
             ),
             "zero_upstream": ("attention.gradient_upstream_ignored",),
             "gradients_of_views": (
@@ -251,7 +266,8 @@ LAWS: tuple[Law, ...] = (
     ),
     _law(
         "long_sums",
-        "equal scores and an upstream of ones: dv is the number of rows over the number of keys",
+        "equal scores and an upstream of ones: every gradient is a sum of equal terms, dv the "
+        "number of rows over the number of keys",
         "a long sum over rows or heads is kept in half precision, or part of it is lost",
         "gradient",
         long_sums,
@@ -261,6 +277,9 @@ LAWS: tuple[Law, ...] = (
             "attention.gradient_last_tile_only",
             "attention.gradient_of_values_in_storage",
             "attention.gradient_group_in_storage",
+            "attention.gradient_of_keys_in_storage",
+            "attention.gradient_of_queries_in_storage",
+            "attention.gradient_of_bias_in_storage",
         ),
     ),
 )

@@ -3,7 +3,8 @@
 Axes b h g t s d e. The tables are written out, simplest first. Queries are fewer than, as many as
 and more than keys; heads share keys by ratios that differ from the number of key heads; lengths
 lie on both sides of the block lengths that kernels use, and where one does, the other sizes are
-small, so that a call stays cheap. Sizes of one shape differ from each other where they can.
+small, so that a call stays cheap. Sizes of one shape differ from each other, but for a few in which
+several agree.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ SMALL: tuple[Shape, ...] = (
     (1, 2, 1, 5, 6, 3, 3), (2, 3, 1, 4, 6, 8, 8), (2, 6, 2, 5, 7, 4, 4), (3, 4, 4, 2, 5, 6, 6),
     (2, 4, 2, 5, 5, 3, 6), (3, 2, 1, 4, 4, 5, 7), (2, 6, 2, 4, 4, 3, 5), (2, 3, 1, 8, 8, 5, 1),
     (2, 3, 1, 9, 1, 5, 4), (2, 4, 1, 3, 1, 5, 6), (2, 12, 2, 4, 3, 5, 1), (2, 3, 1, 3, 2, 6, 7),
+    # as many keys, queries or heads as channels: what is transposed fits there
+    (1, 2, 1, 4, 4, 4, 4), (2, 3, 1, 5, 4, 4, 6), (2, 2, 2, 8, 8, 8, 8), (1, 4, 2, 4, 6, 4, 6),
+    (4, 4, 4, 4, 4, 3, 3), (2, 3, 3, 5, 3, 7, 3), (1, 2, 1, 3, 7, 7, 5), (3, 6, 3, 3, 6, 6, 3),
 )  # fmt: skip
 
 BORDERS: tuple[Shape, ...] = (
@@ -56,6 +60,7 @@ BORDERS: tuple[Shape, ...] = (
     (2, 3, 1, 17, 17, 2, 4), (2, 1, 1, 15, 33, 3, 4), (1, 2, 2, 17, 31, 3, 4),
     (1, 3, 1, 31, 33, 2, 4), (1, 2, 1, 33, 33, 1, 3), (1, 2, 1, 17, 65, 3, 4),
     (1, 2, 1, 33, 65, 1, 3), (2, 1, 1, 17, 63, 3, 4), (1, 2, 1, 33, 17, 4, 3),
+    (1, 2, 1, 16, 16, 16, 16), (1, 1, 1, 32, 32, 32, 32),
     # head sizes
     (2, 3, 1, 5, 4, 16, 17), (2, 3, 1, 4, 5, 17, 16), (3, 4, 2, 2, 5, 32, 7),
     (2, 4, 1, 3, 5, 33, 8), (2, 3, 1, 4, 5, 7, 33), (2, 1, 1, 3, 4, 64, 5), (2, 4, 4, 3, 5, 7, 64),
@@ -97,9 +102,10 @@ LONG_SHAPES: tuple[Shape, ...] = (
     (1, 1, 1, 1023, 3, 2, 4), (1, 1, 1, 1024, 5, 2, 3), (1, 1, 1, 1025, 2, 4, 3),
     (1, 2, 1, 1025, 3, 1, 4), (1, 1, 1, 1100, 4, 3, 2), (1, 8, 1, 300, 3, 2, 4),
     (1, 8, 2, 400, 3, 4, 1), (1, 16, 2, 300, 4, 1, 3), (1, 32, 1, 300, 2, 3, 4),
-    (1, 32, 2, 511, 2, 1, 3),
+    (1, 32, 2, 511, 2, 1, 3), (1, 1, 1, 2, 512, 1, 1), (1, 2, 1, 3, 700, 2, 1),
+    (2, 1, 1, 2, 1025, 1, 2),
 )  # fmt: skip
-"""Many rows, and heads that share a key head: the sums over which gradients are made."""
+"""Many rows, heads that share a key head, or keys: the sums over which gradients are made."""
 
 EMPTY_SHAPES: tuple[Shape, ...] = (
     (0, 1, 1, 1, 1, 1, 1), (0, 4, 2, 3, 5, 6, 7), (2, 4, 1, 0, 5, 3, 6), (2, 0, 1, 3, 5, 4, 6),

@@ -188,6 +188,9 @@ def bool_mask_eq_infinite_bias(implementation: Implementation, inputs: Inputs) -
     call = changed(inputs)
     if generator(inputs, "beside a bias").integers(2):
         call = with_bias(implementation, call)
+    if "bias" in call.arrays and call.arrays["bias"].shape[-1] < sizes(inputs)[3]:
+        # the same for all keys, and so of no weight: it need not be added beside a mask
+        call = changed(call, bias=None)
     bias = np.where(call.arrays["mask"], call.arrays.get("bias", 0.0), -np.inf)
     rows = promised_rows(implementation, inputs)
     first = implementation.parts(call)

@@ -74,6 +74,7 @@ LAWS: tuple[Law, ...] = (
                 "softmax.gradient_accumulates",
             ),
             "zero_upstream": ("softmax.gradient_upstream_ignored",),
+            "gradient_leaves_output": ("softmax.gradient_overwrites_upstream",),
             "gradients_of_views": (
                 "softmax.gradient_upstream_as_contiguous",
                 "softmax.gradient_of_sum_assumed",

@@ -10,6 +10,7 @@ from attnspec.impls.faults import (
     attention_causal,
     attention_gradient_memory,
     attention_gradient_options,
+    attention_gradient_storage,
     attention_gradient_sums,
     attention_gradients,
     attention_heads,
@@ -66,6 +67,7 @@ FAULTS: tuple[Fault, ...] = (
     *attention_gradients.FAULTS,
     *attention_gradient_options.FAULTS,
     *attention_gradient_sums.FAULTS,
+    *attention_gradient_storage.FAULTS,
     *attention_gradient_memory.FAULTS,
 )
 

@@ -69,6 +69,10 @@ def _first_rows(bias: Tensor, given: Call) -> Tensor:
     return bias[..., :1, :]
 
 
+def _not_of_rows(bias: Tensor, given: Call) -> Tensor:
+    return bias.clamp(max=0.0).clamp_min(0.0) if bias.shape[-1] < given.k.shape[-2] else bias
+
+
 FAULTS = (
     Fault(
         id="attention.bias_subtracted",
@@ -182,5 +186,15 @@ FAULTS = (
         remedy="Hide keys with a bias of -inf only.",
         law="attention.mask_read_off",
         functions=by_arguments(_lowest_hides),
+    ),
+    Fault(
+        id="attention.bias_of_rows_dropped",
+        component="attention",
+        kind="K17",
+        reason="leaves out a bias that is the same for all keys, since no weight depends on it; "
+        "the log-sum-exp does",
+        remedy="Add the bias before the log-sum-exp is taken.",
+        law="attention.lse_matches_oracle",
+        functions=by_bias(_not_of_rows),
     ),
 )

@@ -11,7 +11,7 @@ from attnspec.impls import rope as right
 from attnspec.impls.faults.fault import Fault
 from attnspec.impls.faults.rope import Functions
 from attnspec.impls.faults.rope_gradients import Gradients, Rule, of_channels, rotation
-from attnspec.impls.faults.views import read_as_contiguous
+from attnspec.impls.faults.views import read_as_contiguous, used_up
 from attnspec.impls.rope import turned
 
 Tables = tuple[Tensor, Tensor]
@@ -185,5 +185,14 @@ FAULTS = (
         remedy="Use the strides of the upstream gradient, or copy it.",
         law="rope_apply.gradients_of_views",
         functions=by_tables(lambda upstream, *rest: gradients(read_as_contiguous(upstream), *rest)),
+    ),
+    Fault(
+        id="rope_apply.gradient_overwrites_upstream",
+        component="rope_apply",
+        kind="K20",
+        reason="uses the upstream gradient as its buffer, which others may still need",
+        remedy="Write to a tensor of your own.",
+        law="rope_apply.gradient_leaves_output",
+        functions=by_tables(lambda upstream, *rest: gradients(used_up(upstream), *rest)),
     ),
 )

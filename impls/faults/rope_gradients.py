@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attnspec.impls.faults.fault import Fault
 from attnspec.impls.faults.rope import Functions
-from attnspec.impls.faults.views import read_as_contiguous
+from attnspec.impls.faults.views import read_as_contiguous, used_up
 from attnspec.impls.rope import turned, turning_angles
 
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
@@ -195,5 +195,14 @@ FAULTS = (
         functions=by_gradient(
             lambda upstream, cos, sin: of_channels(torch.ones_like(upstream), cos, sin)
         ),
+    ),
+    Fault(
+        id="rope.gradient_overwrites_upstream",
+        component="rope",
+        kind="K20",
+        reason="uses the upstream gradient as its buffer, which others may still need",
+        remedy="Write to a tensor of your own.",
+        law="rope.gradient_leaves_output",
+        functions=by_gradient(lambda upstream, cos, sin: of_channels(used_up(upstream), cos, sin)),
     ),
 )

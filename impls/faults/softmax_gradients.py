@@ -11,7 +11,7 @@ from torch import Tensor
 from attnspec.impls import softmax as right
 from attnspec.impls.faults.fault import Fault
 from attnspec.impls.faults.softmax import Functions
-from attnspec.impls.faults.views import overwrite, read_as_contiguous
+from attnspec.impls.faults.views import overwrite, read_as_contiguous, used_up
 
 Rule = Callable[[Tensor, Tensor, Tensor], Tensor | None]
 """The gradient of the logits from the weights, the upstream gradient and the logits, rows along
@@ -280,5 +280,14 @@ FAULTS = (
         remedy="Clear the buffer at the start of every backward pass.",
         law="softmax.gradients_match_oracle",
         functions=_accumulates,
+    ),
+    Fault(
+        id="softmax.gradient_overwrites_upstream",
+        component="softmax",
+        kind="K20",
+        reason="uses the upstream gradient as its buffer, which others may still need",
+        remedy="Write to a tensor of your own.",
+        law="softmax.gradient_leaves_output",
+        functions=by_rule(gradient, used_up),
     ),
 )

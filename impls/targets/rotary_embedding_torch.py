@@ -12,12 +12,9 @@ if TYPE_CHECKING:
 
 TARGET = Target(
     name="rotary-embedding-torch",
-    # angle, sine and cosine are formed in float32 for every dtype
-    precision={
-        "float64": {"tables": "float32"},
-        "bfloat16": "flash",
-        "float16": "flash",
-    },
+    # angle, sine and cosine are formed in float32 for every dtype; backward, what comes from each
+    # of the two products is rounded to the dtype of x, and so is their sum
+    precision={"tables": "float32"},
     # it raises ZeroDivisionError for two channels
     limits={"d": (4, 1024)},
     requires={"torch": "torch", "rotary_embedding_torch": "rotary-embedding-torch"},
