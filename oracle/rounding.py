@@ -56,8 +56,10 @@ def stored(a: tuple[Array, Any], fmt: Format) -> tuple[Array, Any]:
 def overflowed(a: tuple[Array, Any], fmt: Format) -> tuple[Array, Any]:
     """(value, error) as it is, but for what may be past the overflow threshold of its format."""
     v, e = a
-    # nearly always there is nothing that large
-    if v.size == 0 or max(v.max(), -v.min()) < fmt.overflow / 4.0:
+    # nearly always there is nothing that large: a sum of squares tells in one pass (of float64's
+    # largest numbers it is infinite, and then the comparison below decides)
+    large = fmt.overflow / 4.0
+    if np.vdot(v, v) < large * large:
         return a
     lost = (np.abs(v) + e >= fmt.overflow) & np.isfinite(v)
     return v, np.where(lost, np.inf, e)
