@@ -207,8 +207,10 @@ def seen_by_law(name: str, seeds: int = SEEDS, within: int = WITHIN) -> int:
 def sensitivity(
     component: str, many: int = RIGHT, seeds: int = SEEDS, within: int = WITHIN
 ) -> dict[str, Sensitivity]:
-    """By way of judging."""
-    right = right_ones(component, many)
+    """By way of judging. Right examples are also those into which the errors are put: a tolerance
+    that rejects one of them before would see an error of any size."""
+    drawn = samples(component, seeds, within)
+    right = [*right_ones(component, many), *(e.right for sample in drawn for e in sample)]
 
     def of(silent: Silent, widening: float = 1.0) -> Sensitivity:
         exponent = smallest_seen(silent, component, seeds, within)
