@@ -82,7 +82,8 @@ def _split() -> tuple[Step, ...]:
     )
 
 
-def _streamed() -> tuple[Step, ...]:
+def streamed() -> tuple[Step, ...]:
+    """Key after key, with sums about a running maximum."""
     first, last = sp.symbols("M_1 M_2", real=True)
     total, weighed = sp.Symbol("E", positive=True), sp.Symbol("U", real=True)
     fresh, item = sp.symbols("z v", real=True)
@@ -162,7 +163,7 @@ CLAIMS: tuple[Claim, ...] = (
         source=Source("004", "3.1 QK^T", "Averages the values of the whole sequence."),
         verdict="holds",
         form="symbolic",
-        derivation=_streamed,
+        derivation=streamed,
     ),
     Claim(
         id="attention.key_head_of_query_head",
