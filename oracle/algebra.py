@@ -72,7 +72,10 @@ def full_shape(values: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _powers(base: Array, exponent: Array) -> Array:
-    """Python's integers, since powers leave 64 bits quickly."""
+    """Python's integers, since powers leave 64 bits quickly. Raises ValueError for a negative
+    exponent, whose power is no integer."""
+    if np.any(exponent < 0):
+        raise ValueError("a power of integers has a negative exponent")
     result: Array = base.astype(object) ** exponent.astype(object)
     return result
 

@@ -15,7 +15,9 @@ from attnspec.oracle.tape import Op, Tape
 _BINARY = {
     "add": "{} + {}", "mul": "{} * {}", "div": "{} / {}", "mod": "{} % {}",
     "floordiv": "{} // {}", "lt": "{} < {}", "le": "{} <= {}", "eq": "{} == {}",
-    "ne": "{} != {}", "and": "{} & {}", "or": "{} | {}", "ipow": "{} ** {}",
+    "ne": "{} != {}", "and": "{} & {}", "or": "{} | {}",
+    # powers leave 64 bits quickly: Python's integers
+    "ipow": "np.asarray({}, object) ** {}",
 }  # fmt: skip
 _CALLS = {
     "max": "np.maximum", "min": "np.minimum", "exp": "np.exp", "log": "np.log", "sin": "np.sin",
@@ -43,18 +45,18 @@ class _Printer:
         self.lines: list[str] = []
 
     def text(self) -> str:
-        arrays, sizes = ", ".join(self.tape.arrays), ", ".join(self.tape.parameters)
+        arguments = ", ".join((*self.tape.arrays, "*", *self.tape.parameters))
         name = self.tape.name.replace(".", "_")
-        axes = ", ".join(f"{a.name} < {a.size}" for a in self.tape.axes)
+        axes = ", ".join(f"{a.name} < {_size(a.size)}" for a in self.tape.axes)
         for register in self._needed():
             self._write(register)
         names = [a.name for a in self.tape.axes[: self.rank]]
-        shape = ", ".join(str(a.size) for a in self.tape.axes[: self.rank])
+        shape = ", ".join(_size(a.size) for a in self.tape.axes[: self.rank])
         result = self._name(self.result)
         if len(self.tape.axes) > self.rank:
             result = f"{result}.reshape({result}.shape[:{self.rank}])"
         head = [
-            f"def {name}({arrays}, *, {sizes}):",
+            f"def {name}({arguments}):",
             f"    # axes: {axes}; the result is indexed by {', '.join(names)}",
         ]
         tail = f"    return np.broadcast_to({result}, ({shape},))"
@@ -141,11 +143,11 @@ class _Printer:
         return f"{_CALLS[op.name]}({', '.join(_bare(a) for a in args)})"
 
     def _shape(self, axes: list[int]) -> str:
-        sizes = [str(a.size) if i in axes else "1" for i, a in enumerate(self.tape.axes)]
+        sizes = [_size(a.size) if i in axes else "1" for i, a in enumerate(self.tape.axes)]
         return f"({', '.join(sizes)},)"
 
     def _index(self, axis: int) -> str:
-        size = sp.sstr(self.tape.axes[axis].size)
+        size = _size(self.tape.axes[axis].size)
         return f"np.arange({size}).reshape({self._shape([axis])})"
 
     def _plain(self, op: Op) -> bool:
@@ -160,6 +162,11 @@ class _Printer:
         if not moved and axes == list(range(len(self.tape.axes))):
             return str(op.extra)
         return f"{op.extra}{moved}.reshape({self._shape(axes)})"
+
+
+def _size(size: sp.Expr) -> str:
+    """A size as Python writes it; none is negative, so that `int` drops what `floor` does."""
+    return str(sp.sstr(size)).replace("floor(", "int(")
 
 
 def _label(op: Op) -> str:

@@ -142,6 +142,21 @@ def test_integers_are_exact_in_every_algebra() -> None:
     assert [int(v) for v in midpoints(balls)[0]] == expected
 
 
+def test_a_power_of_integers_that_is_none_is_refused() -> None:
+    """Sympy writes 1 / 2^n as 2^(-n): exact integers would have rounded it down to 0."""
+    with pytest.raises(ValueError, match="negative exponent"):
+        value(X[I] * 2**-I, x=np.arange(3.0))
+
+
+def test_printed_source_keeps_integers_exact_and_sizes_whole() -> None:
+    """A size that is rounded down, and powers past 64 bits; no arrays at all."""
+    count = sp.Sum(3 ** (K + 40), (K, 0, sp.floor(N / 2) - 1))
+    made = Definition("count", sp.Mod(count, 1000), ((I, N),), (), (N,))
+    scope: dict[str, Any] = {"np": np}
+    exec(source(compiled(made)), scope)  # the text is ours: running it is the test
+    assert scope["count"](n=7).tolist() == [sum(3 ** (k + 40) for k in range(3)) % 1000] * 7
+
+
 def test_rationals_are_exact_and_refuse_what_leaves_them() -> None:
     mean = sp.Sum(X[K], (K, 0, N - 1)) / N + sp.Rational(1, 3) - Maximum(X[K], (K, 0, N - 1))
     made = Definition("mean", mean * P[I], ((I, N),), (X, P), (N,))
