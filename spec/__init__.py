@@ -21,6 +21,7 @@ from attnspec.spec import (
     attention_symmetry,
     attention_temperature,
     gqa_gradients,
+    learned_positions,
     rope,
     rope_decay,
     rope_frequencies,
@@ -30,6 +31,11 @@ from attnspec.spec import (
     rope_partial,
     rope_reach,
     rope_scores,
+    sinusoidal,
+    sinusoidal_addition,
+    sinusoidal_precision,
+    sinusoidal_shifts,
+    sinusoidal_walkthrough,
     softmax,
     softmax_gradients,
     softmax_saturation,
@@ -66,6 +72,12 @@ CLAIMS: tuple[Claim, ...] = (
     + attention_symmetry.CLAIMS
     + attention_saturation.CLAIMS
     + attention_merging.CLAIMS
+    + sinusoidal.CLAIMS
+    + sinusoidal_shifts.CLAIMS
+    + sinusoidal_walkthrough.CLAIMS
+    + sinusoidal_precision.CLAIMS
+    + sinusoidal_addition.CLAIMS
+    + learned_positions.CLAIMS
 )
 
 
