@@ -69,7 +69,7 @@ def alibi_bias(slopes: str, row_constant: str) -> Definition:
         given = rnd(rnd(_constant[_h, _i], "accumulate", 1), "output", 1)
         value, arrays = given - product, (_constant,)
     return Definition(
-        f"alibi_bias.{slopes}.{row_constant}",
+        f"alibi_bias.{slopes}.{row_constant.replace('-', '_')}",
         rnd(value, "output"),
         ((_h, _heads), (_i, _t), (_j, _s)),
         arrays,
