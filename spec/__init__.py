@@ -8,6 +8,7 @@ from __future__ import annotations
 from attnspec.spec import (
     attention,
     attention_causal,
+    attention_cost,
     attention_formula,
     attention_gradient_sums,
     attention_gradients,
@@ -20,8 +21,12 @@ from attnspec.spec import (
     attention_softcap,
     attention_symmetry,
     attention_temperature,
+    gqa,
+    gqa_cache,
     gqa_gradients,
+    gqa_groups,
     learned_positions,
+    longformer_attention,
     rope,
     rope_decay,
     rope_frequencies,
@@ -40,6 +45,8 @@ from attnspec.spec import (
     softmax_gradients,
     softmax_saturation,
     softmax_scaling,
+    window,
+    window_reach,
 )
 from attnspec.spec.claim import Claim
 
@@ -78,6 +85,13 @@ CLAIMS: tuple[Claim, ...] = (
     + sinusoidal_precision.CLAIMS
     + sinusoidal_addition.CLAIMS
     + learned_positions.CLAIMS
+    + gqa.CLAIMS
+    + gqa_groups.CLAIMS
+    + gqa_cache.CLAIMS
+    + attention_cost.CLAIMS
+    + window.CLAIMS
+    + window_reach.CLAIMS
+    + longformer_attention.CLAIMS
 )
 
 

@@ -37,7 +37,7 @@ DECISIONS = {
 """What is true of the documents' 227 statements, by number: they hold, hold under a condition that
 the text leaves out, are false as written, or are no matter of mathematics."""
 
-REFUTED = ("B14", "C113", "C129")
+REFUTED = ("B14", "C043", "C113", "C129")
 """The false ones for which nothing is proved in their place."""
 
 DERIVED = [entry for entry in CLAIMS if entry.derivation is not None]
