@@ -272,7 +272,7 @@ class Deviations:
 
     def rnd(self, op: Op, plan: Plan) -> Closure:
         pair = self.errors.rnd(op, plan)
-        fmt, work = self.contract.format(op.extra), self.errors.work(op)
+        fmt, work = self.errors.marked(op, plan), self.errors.work(op)
         unrounded = plan.tape.ops[op.args[0]].name == "real"
         if fmt.roundoff <= work.roundoff and not unrounded:
             return lambda a: a

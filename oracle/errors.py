@@ -18,7 +18,7 @@ import numpy as np
 
 from attnspec.oracle.algebra import Array, Closure, full_shape
 from attnspec.oracle.error_reductions import ErringReductions
-from attnspec.oracle.precision import LIBRARY_ULPS, Contract
+from attnspec.oracle.precision import LIBRARY_ULPS, Contract, Format
 from attnspec.oracle.rounding import (
     overflowed,
     representable,
@@ -62,10 +62,13 @@ class Errors(ErringReductions):
 
         def function(v: Array, e: Any) -> Erring:
             reach = np.abs(v)
-            if isinstance(e, float) and e == 0.0:
-                return v, u * reach + np.minimum(reach, tiny)
-            reach += e
-            return v, e + (u * reach + np.minimum(reach, tiny))
+            exact = isinstance(e, float) and e == 0.0
+            if not exact:
+                reach += e
+            own = np.minimum(reach, tiny)
+            reach *= u
+            own += reach
+            return v, own if exact else np.add(own, e, out=own)
 
         if op.place not in REGIONS or ulps > 0.5:
             return function
@@ -215,9 +218,17 @@ class Errors(ErringReductions):
 
     # -- marks --------------------------------------------------------------------------------
 
+    def marked(self, op: Op, plan: Plan) -> Format:
+        """The format to which a mark rounds. A table that is itself the result is in its own
+        format already: where that is the output's, nothing is rounded again."""
+        fmt = self.contract.format(op.extra)
+        inner = plan.tape.ops[op.args[0]]
+        table = inner.name == "rnd" and (inner.extra, op.extra) == ("tables", "output")
+        return self.work(op) if table and self.contract.format("tables") == fmt else fmt
+
     def rnd(self, op: Op, plan: Plan) -> Closure:
         """The rounding to the format that a mark's place may be stored in."""
-        fmt, work = self.contract.format(op.extra), self.work(op)
+        fmt, work = self.marked(op, plan), self.work(op)
         unrounded = plan.tape.ops[op.args[0]].name == "real"
         if fmt.roundoff <= work.roundoff and not unrounded:
             return lambda a: overflowed(a, fmt)

@@ -115,7 +115,11 @@ class Emulated(Float64):
 
     def rnd(self, op: Op, plan: Plan) -> Any:
         fmt, work = self.contract.format(op.extra), self.contract.format(op.place)
-        unrounded = plan.tape.ops[op.args[0]].name == "real"
+        inner = plan.tape.ops[op.args[0]]
+        unrounded = inner.name == "real"
+        if (inner.name, inner.extra, op.extra) == ("rnd", "tables", "output"):
+            # a rounding to the format in which the table is already changes nothing
+            fmt = work if fmt == self.contract.format("tables") else fmt
         if fmt.roundoff <= work.roundoff and not unrounded:
             return lambda a: a
         return lambda a: self.off(a, fmt, exact=unrounded)
