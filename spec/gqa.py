@@ -26,18 +26,13 @@ def key_head(order: str, head: sp.Expr, heads: sp.Expr, groups: sp.Expr) -> sp.E
     return expression.xreplace({_head: head, HEADS: heads, GROUPS: groups})
 
 
-def _rounded(says: str, read: sp.Expr, wanted: sp.Expr, whole: sp.Expr) -> tuple[Step, ...]:
-    """That a key head, which is a quotient rounded down or the rest of a division with the
-    quotient `whole`, is the wanted one."""
-    exact, found = read.args[0], whole
-    if isinstance(read, sp.Mod):
-        exact = sp.Mul(read.args[0], 1 / read.args[1])
-        found = read.args[0] - whole * read.args[1]
-    over = sp.factor(sp.simplify(exact - whole))
+def _rounded(says: str, read: sp.floor, wanted: sp.Expr) -> tuple[Step, ...]:
+    """That a key head, a quotient that is rounded down, is the wanted one."""
+    (quotient,) = read.args
+    over = sp.factor(sp.simplify(quotient - wanted))
     return (
-        Step(f"{says}: the quotient is no less", over.is_nonnegative),
-        Step(f"{says}: and less than 1 more", sp.factor(1 - over).is_positive),
-        Step(f"{says}: so it reads that key head", sp.expand(found - wanted)),
+        Step(f"{says} is no less", over.is_nonnegative),
+        Step(f"{says} is less than 1 more", sp.factor(1 - over).is_positive),
     )
 
 
@@ -47,20 +42,13 @@ def reading() -> tuple[Step, ...]:
     heads = _members * _of_groups
     return (
         *_rounded(
-            "grouped, head g r + a and quotient g",
+            "grouped, a < r: (g r + a) G / (r G), beside g,",
             key_head("grouped", grouped, heads, _of_groups),
             _group,
-            _group,
-        ),
-        *_rounded(
-            "tiled, head a G + g and quotient a",
-            sp.Mod(tiled, _of_groups, evaluate=False),
-            _group,
-            _place,
         ),
         Step(
-            "tiled: that rest is what the definition says",
-            attention_definition.key_heads("tiled").expression - sp.Mod(_head, GROUPS),
+            "tiled, g < G: a G + g divided by G leaves g",
+            key_head("tiled", tiled, heads, _of_groups) - _group,
         ),
     )
 
@@ -109,11 +97,9 @@ def _own_heads() -> tuple[Step, ...]:
     heads = _head + 1 + _above
     return (
         *copies()[:1],
-        *_rounded(
-            "tiled with G = h, head h and quotient 0",
-            sp.Mod(_head, heads, evaluate=False),
-            _head,
-            sp.S.Zero,
+        Step(
+            "tiled with G = H > h: h divided by G leaves h",
+            key_head("tiled", _head, heads, heads) - _head,
         ),
     )
 
@@ -129,9 +115,8 @@ def _one_group() -> tuple[Step, ...]:
             grouped - key_head("grouped", _head, HEADS, sp.S.One),
         ),
         *_rounded(
-            "H = h + 1 + f heads and quotient 0",
+            "h < H: h/H, beside 0,",
             grouped.xreplace({HEADS: heads}),
-            sp.S.Zero,
             sp.S.Zero,
         ),
         Step("tiled: the rest by 1 is 0", key_head("tiled", _head, HEADS, sp.S.One)),
