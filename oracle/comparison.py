@@ -84,12 +84,12 @@ def errors(comparison: Comparison) -> Array:
     """Absolute difference of the two sides; infinite where just one of them is NaN."""
     with np.errstate(all="ignore"):
         difference: Array = comparison.actual - comparison.expected
-    if comparison.residual is not None:
-        # a residual belongs to finite values only
-        difference = difference - np.where(np.isfinite(difference), comparison.residual, 0.0)
-    difference = np.abs(difference)
-    if np.isfinite(difference).all():
-        return difference
+        if comparison.residual is not None:
+            # a residual belongs to finite values only
+            difference = difference - np.where(np.isfinite(difference), comparison.residual, 0.0)
+        difference = np.abs(difference)
+        if _all_finite(difference):
+            return difference
     same = _same(comparison.actual, comparison.expected) & ~np.isfinite(comparison.expected)
     return np.where(same, 0.0, np.where(np.isnan(difference), np.inf, difference))
 
@@ -98,7 +98,7 @@ def _ratios(comparison: Comparison, allowance: Array) -> Array:
     """Error over allowance; no error is none of any allowance."""
     error = errors(comparison)
     ratio: Array = error / (allowance * (1.0 + EVALUATION))
-    if np.isfinite(ratio).all():
+    if _all_finite(ratio):
         return ratio
     return np.where(error == 0.0, 0.0, np.where(np.isnan(ratio), np.inf, ratio))
 
@@ -109,15 +109,23 @@ def _judged(comparison: Comparison, allowance: Array) -> Array:
     what must be infinite or NaN, unless nothing is known of it."""
     fmt = FORMATS[comparison.dtype]
     expected = comparison.expected
-    finite = np.isfinite(expected)
-    known = expected if finite.all() else np.where(finite, expected, 0.0)
-    reach = np.abs(known) + allowance
+    whole = _all_finite(expected)
+    finite = True if whole else np.isfinite(expected)
+    size = np.abs(expected if whole else np.where(finite, expected, 0.0))
+    reach = size + allowance
     # the root mean square, by way of the largest so that squares do not overflow
-    largest = float(np.abs(known).max()) or 1.0
-    rms = largest * math.sqrt(float(np.mean(np.square(known / largest))))
+    largest = float(size.max()) or 1.0
+    shares = size / largest
+    rms = largest * math.sqrt(np.vdot(shares, shares) / size.size)
     promised = (reach < fmt.overflow) & (reach >= fmt.normal) & (allowance <= JUDGED_RMS * rms)
-    judged: Array = promised | (allowance == 0.0) | (~finite & np.isfinite(allowance))
-    return judged
+    judged: Array = promised | (allowance == 0.0)
+    return judged if whole else judged | (~finite & np.isfinite(allowance))
+
+
+def _all_finite(values: Array) -> bool:
+    """Whether no value is infinite or NaN, told by their sum; of values that together overflow
+    nothing is said."""
+    return math.isfinite(np.add.reduce(values, axis=None))
 
 
 def _same(a: Array, b: Array) -> Array:

@@ -51,18 +51,25 @@ class Contraction:
     def left(self, a: Array) -> Array:
         """The first register as a stack of matrices."""
         if a.shape != self._full_left:
-            a = np.broadcast_to(a, self._full_left)
+            a = _full(a, self._full_left)
         return a.transpose(self._first).reshape(self._left)
 
     def right(self, b: Array) -> Array:
         """The second register as a stack of matrices."""
         if b.shape != self._full_right:
-            b = np.broadcast_to(b, self._full_right)
+            b = _full(b, self._full_right)
         return b.transpose(self._second).reshape(self._right)
 
     def register(self, stack: Array) -> Array:
         """A stack of products as a register."""
         return stack.reshape(self._final).transpose(self._back)
+
+
+def _full(a: Array, shape: tuple[int, ...]) -> Array:
+    """A copy, which for small arrays is formed sooner than a view is."""
+    full = np.empty(shape, a.dtype)
+    full[...] = a
+    return full
 
 
 def contracted(

@@ -28,7 +28,7 @@ Erring = tuple[Array, Any]
 def _unless_partial_sums_overflow(e: Any, reach: Array, fmt: Format) -> Any:
     """The error of a sum in any order: unknown where the sizes of its terms together reach the
     overflow threshold, as some order's partial sum does then."""
-    if reach.size == 0 or reach.max() < fmt.overflow:
+    if reach.size == 0 or np.maximum.reduce(reach, axis=None) < fmt.overflow:
         return e
     return np.where(reach >= fmt.overflow, np.inf, e)
 
@@ -81,23 +81,32 @@ class ErringReductions:
     def dot(self, op: Op, plan: Plan) -> Closure:
         """Products and their sum in any order: gamma_k of the sum of their sizes, and each of the
         products and partial sums may underflow. Operands may be rounded to `products` first."""
-        formed = self.products(op, plan)
-        return lambda a, b: formed(a, b)[:2]
+        formed, register = self.products(op, plan), Contraction(op, plan).register
+
+        def function(a: Erring, b: Erring) -> Erring:
+            v, e, _ = formed(a, b)
+            return register(v), register(e)
+
+        return function
 
     def rdot(self, op: Op, plan: Plan) -> Closure:
         """A contraction that may be stored on its way."""
-        formed, storing = self.products(op, plan), self.storing(op)
+        formed, register = self.products(op, plan), Contraction(op, plan).register
+        storing = self.storing(op)
 
         def function(a: Erring, b: Erring, count: Array) -> Erring:
             v, e, size = formed(a, b)
-            return (v, e) if storing is None else (v, e + storing(size, count))
+            if storing is None:
+                return register(v), register(e)
+            return register(v), register(e) + storing(register(size), count)
 
         return function
 
     def products(
         self, op: Op, plan: Plan
     ) -> Callable[[Erring, Erring], tuple[Array, Array, Array]]:
-        """Value and error of a contraction, and the sum of the sizes of its terms."""
+        """Value and error of a contraction, and the sum of the sizes of its terms, as stacks of
+        matrices."""
         c = Contraction(op, plan)
         k = c.terms
         fmt, operand = self.work(op), self.contract.format("products")
@@ -110,16 +119,21 @@ class ErringReductions:
             x, y = c.left(a[0]), c.right(b[0])
             size_x, size_y = np.abs(x), np.abs(y)
             reach = size_x @ size_y
-            e: Any = 0.0
-            if np.ndim(b[1]):
+            e: Any = None
+            if not isinstance(b[1], float):
                 f = c.right(b[1])
                 e = size_x @ f
                 size_y += f
-            if np.ndim(a[1]):
-                e = e + c.left(a[1]) @ size_y
-            reach += e
-            e = _unless_partial_sums_overflow(e + (g * reach + np.minimum(reach, tiny)), reach, fmt)
-            return c.register(x @ y), c.register(e), c.register(reach)
+            if not isinstance(a[1], float):
+                own = c.left(a[1]) @ size_y
+                e = own if e is None else np.add(e, own, out=e)
+            if e is not None:
+                reach += e
+            rounding = np.minimum(reach, tiny)
+            rounding += g * reach
+            if e is not None:
+                rounding += e
+            return x @ y, _unless_partial_sums_overflow(rounding, reach, fmt), reach
 
         return function
 
@@ -159,6 +173,12 @@ class ErringReductions:
         fmt, storing = self.work(op), self.storing(op)
         steps = np.maximum(scattering.counts - 1, 0)
         growth = steps * fmt.roundoff / (1.0 - steps * fmt.roundoff)
+
+        def moved(a: Erring, _: Array) -> Erring:
+            return scattering(a[0]), scattering(a[1]) if np.ndim(a[1]) else a[1]
+
+        if scattering.moves:
+            return moved
 
         def function(a: Erring, _: Array) -> Erring:
             e = scattering(np.broadcast_to(a[1], a[0].shape))

@@ -136,7 +136,11 @@ class Plan:
         for axis in places:
             shape[axis] = self.sizes[axis]
 
+        whole = tuple(len(at) for at in wanted) if all(plain) else None
+
         def read(array: Array) -> Array:
+            if array.shape == whole:
+                return array.transpose(order).reshape(shape)
             for dimension, at in enumerate(wanted):
                 if not plain[dimension] or array.shape[dimension] != len(at):
                     array = _taken(array, at, dimension)

@@ -37,7 +37,11 @@ class Scattering:
             flat[self._order], return_index=True, return_counts=True
         )
         self._size = sizes[target]
-        self._moves = len(sources) == 1 and np.array_equal(flat, np.arange(self._size))
+        self.moves = len(sources) == 1 and np.array_equal(flat, np.arange(self._size))
+        """Whether every place has its one term: the axis gets another name, and that is all."""
+        each = -(-len(flat) // self._size) if self._size else 0
+        self._each = each if each and (counts == each).all() and len(counts) == self._size else 0
+        self._sorted = np.array_equal(self._order, np.arange(len(flat)))
         self._axes = sources[0], target
         full = np.zeros(self._size, np.int64)
         full[self._present] = counts
@@ -56,18 +60,25 @@ class Scattering:
 
     def __call__(self, x: Array, zero: Any = 0.0) -> Array:
         """The sums; `zero` where there is no term."""
-        shape = [full or size for full, size in zip(self._full, x.shape, strict=True)]
-        if self._moves:
-            # every place has its one term: the axis gets another name
-            return np.broadcast_to(x, shape).swapaxes(*self._axes)
-        x = np.broadcast_to(x, shape).transpose(self._moved)
+        shape = tuple(full or size for full, size in zip(self._full, x.shape, strict=True))
+        if x.shape != shape:
+            x = np.broadcast_to(x, shape)
+        if self.moves:
+            return x.swapaxes(*self._axes)
+        x = x.transpose(self._moved)
         lead = x.shape[: len(self._rest)]
         flat = x.reshape(*lead, -1)
-        out = np.full((*lead, self._size), zero, x.dtype)
-        if flat.size:
-            sums = np.add.reduceat(flat.take(self._order, -1), self._starts, -1)
-            out[..., self._present] = sums
+        if not self._sorted:
+            flat = flat.take(self._order, -1)
+        if self._each:
+            # as many terms at each place
+            out = np.add.reduce(flat.reshape(*lead, self._size, self._each), -1)
+        else:
+            out = np.full((*lead, self._size), zero, x.dtype)
+            if flat.size:
+                out[..., self._present] = np.add.reduceat(flat, self._starts, -1)
         # the target's own place has size 1 so far
         out = out.swapaxes(-1, self._target)[..., 0]
         final = [f or s for f, s in zip(self._final, shape, strict=True)]
-        return out.reshape(final)
+        placed: Array = out.reshape(final)
+        return placed

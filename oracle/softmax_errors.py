@@ -53,28 +53,33 @@ def weights(contract: Contract, axis: int, n: int) -> Callable[[Erring, Array], 
 
     def formed(logits: Erring, shown: Array) -> Erring:
         z = np.where(shown, logits[0], -np.inf)
-        largest = z.max(axis=axis, keepdims=True)
+        largest = np.maximum.reduce(z, axis=axis, keepdims=True)
         largest = np.where(np.isfinite(largest), largest, 0.0)
         shifted = z - largest
         p = np.exp(shifted)
-        total = p.sum(axis=axis, keepdims=True)
+        total = np.add.reduce(p, axis=axis, keepdims=True)
         total = np.where(total > 0.0, total, 1.0)
-        p = p / total
+        p /= total
         logarithm = np.log(total)
         seen = np.isfinite(shifted)
         t = np.where(seen, -shifted, 0.0)
         e = np.where(shown, logits[1], 0.0)
-        share = np.where(seen, -t - logarithm, -np.inf)
         # the largest logit moves up by no more than what reaches past it, and down by its own
-        moves = np.where(seen, e - t, 0.0).max(axis=axis, keepdims=True)
-        moved = e + slope * (t + e + moves) + tiny
-        more, less = _changed(p, share, moved + numerator)
-        shift = np.log1p(np.sum(more, axis=axis, keepdims=True))
+        moves = np.maximum.reduce(np.where(seen, e - t, 0.0), axis=axis, keepdims=True)
+        size = t + e
+        size += moves
+        moved = e + slope * size + tiny
+
+        def share() -> Array:
+            return np.where(seen, -t - logarithm, -np.inf)
+
+        d = moved + numerator
+        more, less = _more(p, share, d), p * -np.expm1(-d)
+        shift = np.log1p(np.add.reduce(more, axis=axis, keepdims=True))
         drift = shift + common * (np.abs(largest + logarithm) + shift)
         # a second difference, of the shifted logit and the logarithm of the sum
-        own = moved + slope * (t + e + moves + logarithm + shift) + function + drift
-        recomputed, _ = _changed(p, share, own)
-        worst = np.maximum(_normalised(p, more, less, axis), recomputed)
+        own = moved + slope * (size + (logarithm + shift)) + (function + drift)
+        worst = np.maximum(_normalised(p, more, less, axis), _more(p, share, own))
         worst += after * (p + worst) + lost
         worst = np.where(seen, worst, 0.0)
         if np.isinf(logits[1]).any():
@@ -87,21 +92,22 @@ def weights(contract: Contract, axis: int, n: int) -> Callable[[Erring, Array], 
     return formed
 
 
-def _changed(p: Array, logarithm: Array, d: Array) -> tuple[Array, Array]:
-    """p (e^d - 1) and p (1 - e^-d). Where p vanishes in float64 a large d can still bring it
-    back, so that large ones go by the logarithm of p."""
+def _more(p: Array, logarithm: Callable[[], Array], d: Array) -> Array:
+    """p (e^d - 1). Where p vanishes in float64 a large d can still bring it back, so that large
+    ones go by the logarithm of p."""
     if d.max(initial=0.0) < 1.0:
-        return p * np.expm1(d), p * -np.expm1(-d)
-    grown = np.exp(np.minimum(logarithm + d, LARGEST)) - p
-    return np.where(d < 1.0, p * np.expm1(np.minimum(d, 1.0)), grown), p * -np.expm1(-d)
+        small: Array = p * np.expm1(d)
+        return small
+    grown = np.exp(np.minimum(logarithm() + d, LARGEST)) - p
+    return np.where(d < 1.0, p * np.expm1(np.minimum(d, 1.0)), grown)
 
 
 def _normalised(p: Array, more: Array, less: Array, axis: int) -> Array:
     """The most that p_j = w_j / sum w can move when every w_k is off by a factor e^(+-d_k): up
     with w_j up and all others down, down the other way round. `more` and `less` are what p_k
     itself gains and loses by that."""
-    others_more = np.sum(more, axis=axis, keepdims=True) - more
-    others_less = np.sum(less, axis=axis, keepdims=True) - less
+    others_more = np.add.reduce(more, axis=axis, keepdims=True) - more
+    others_less = np.add.reduce(less, axis=axis, keepdims=True) - less
     up = (more - p * more + p * others_less) / (1.0 + more - others_less)
     down = (less - p * less + p * others_more) / (1.0 - less + others_more)
     most: Array = np.maximum(np.minimum(up, 1.0), np.minimum(down, p))
