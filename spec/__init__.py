@@ -27,6 +27,9 @@ from attnspec.spec import (
     gqa_groups,
     learned_positions,
     longformer_attention,
+    mla_formula,
+    mla_orders,
+    mla_sizes,
     rope,
     rope_decay,
     rope_frequencies,
@@ -92,6 +95,9 @@ CLAIMS: tuple[Claim, ...] = (
     + window.CLAIMS
     + window_reach.CLAIMS
     + longformer_attention.CLAIMS
+    + mla_formula.CLAIMS
+    + mla_orders.CLAIMS
+    + mla_sizes.CLAIMS
 )
 
 
