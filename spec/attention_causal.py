@@ -66,7 +66,8 @@ def _lower(name: str) -> sp.ImmutableMatrix:
     return sp.ImmutableMatrix(4, 4, lambda row, key: slopes[row, key] * _weight(row, key))
 
 
-def _autoregressive() -> tuple[Step, ...]:
+def autoregressive() -> tuple[Step, ...]:
+    """Through any number of causal layers row i does not move with a later token."""
     first, second = (sp.Function(name) for name in ("A", "B"))
     late = i + 1 + w
     through = _lower("A") * _lower("B") * _lower("C")
@@ -172,7 +173,7 @@ CLAIMS: tuple[Claim, ...] = (
         source=Source("003", "title", "Speaks of causal, autoregressive masks."),
         verdict="holds",
         form="symbolic",
-        derivation=_autoregressive,
+        derivation=autoregressive,
     ),
     Claim(
         id="attention.suffix_of_queries",
