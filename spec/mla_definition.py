@@ -18,8 +18,8 @@ from itertools import product
 
 import sympy as sp
 
-from attnspec.spec import attention_definition
 from attnspec.spec.definition import Definition, choice, either, rnd
+from attnspec.spec.mla_scores import Options, Stream, attended, entries_of, logits
 from attnspec.spec.rope_definition import DIRECTIONS, LAYOUTS, rope
 
 _b, _h, _i, _j, _l, _c = sp.symbols("b h i j l c", integer=True, nonnegative=True)
@@ -44,29 +44,11 @@ _w_o = sp.IndexedBase("w_o", shape=(_heads * _e, _width), real=True)
 _c_kv = sp.IndexedBase("c_kv", shape=(_batch, _length, _latent), real=True)
 _k_rope = sp.IndexedBase("k_rope", shape=(_batch, _length, _rotary), real=True)
 
+SCALE = (_d + _rotary) ** sp.Rational(-1, 2)
+"""Of scores, whatever the order of products."""
+
 _QUERY_WEIGHTS = (_w_dq, _w_uq, _w_qr)
 _SIZES = (_batch, _heads, _length, _width, _query_latent, _latent, _rotary, _d, _e, _base)
-
-
-@dataclass(frozen=True)
-class Options:
-    """The conventions and options of a call."""
-
-    layout: str = "interleaved"
-    direction: str = "forward"
-    causal: bool = True
-    scaling: str = "any"
-    """Where the scale is applied, as in `attention_definition`."""
-
-
-@dataclass(frozen=True)
-class Stream:
-    """One of the two parts of a score: a query's and a key's channels, and how many there are."""
-
-    query: sp.Expr
-    key: sp.Expr
-    channel: sp.Symbol
-    size: sp.Expr
 
 
 @dataclass(frozen=True)
@@ -124,9 +106,9 @@ def rotated(channels: Callable[[sp.Expr], sp.Expr], position: sp.Expr, options: 
         lambda node: choice(node.args[0].expr, node.args[0].cond, node.args[1].expr),
     )
     named = chosen.xreplace({channel: _u, width: _rotary, base: _base})
-    placed = named.replace(_entries_of(positions), lambda _: position)
+    placed = named.replace(entries_of(positions), lambda _: position)
     return rnd(
-        placed.replace(_entries_of(values), lambda node: channels(node.indices[-1])), "activations"
+        placed.replace(entries_of(values), lambda node: channels(node.indices[-1])), "activations"
     )
 
 
@@ -149,11 +131,7 @@ def rotary_key(options: Options) -> sp.Expr:
     return rotated(channels, _j, options)
 
 
-# -- scores and heads ----------------------------------------------------------------------------
-
-
-def _entries_of(array: sp.IndexedBase) -> Callable[[sp.Basic], bool]:
-    return lambda node: isinstance(node, sp.Indexed) and node.base == array
+# -- both orders ----------------------------------------------------------------------------
 
 
 def _used_apart(value: sp.Expr) -> sp.Expr:
@@ -162,52 +140,11 @@ def _used_apart(value: sp.Expr) -> sp.Expr:
     return rnd(value, "accumulate")
 
 
-def _attention(options: Options) -> attention_definition.Options:
-    return attention_definition.Options(ranges=options.causal, scaling=options.scaling)
-
-
-def logits(content: Stream, position: Stream, options: Options) -> sp.Expr:
-    """What softmax is taken of: attention's scaled scores, with the sum of both streams' products
-    for a product of vectors.
-
-    Implementations store both products, or concatenate the streams and sum d + p terms: each
-    stream's product is charged for the other's terms.
-    """
-    asked = _attention(options)
-    q, k, *_ = attention_definition.attention(asked).arrays
-
-    def dotted(total: sp.Sum, stream: Stream, further: sp.Expr) -> sp.Expr:
-        query = rnd(stream.query, "accumulate", further)
-        summand = total.function.replace(_entries_of(q), lambda _: query)
-        summand = summand.replace(_entries_of(k), lambda _: stream.key)
-        return rnd(sp.Sum(summand, (stream.channel, 0, stream.size - 1)), "scores")
-
-    def both(total: sp.Sum) -> sp.Expr:
-        return dotted(total, content, position.size) + dotted(total, position, content.size)
-
-    scaled = attention_definition.logits(asked).replace(lambda node: isinstance(node, sp.Sum), both)
-    (scale,) = (p for p in scaled.free_symbols if p.name == "scale")
-    return scaled.xreplace({scale: (_d + _rotary) ** sp.Rational(-1, 2)})
-
-
-def attended(z: sp.Expr, value: sp.Expr, channel: sp.Symbol, options: Options) -> sp.Expr:
-    """softmax of the logits over the keys that a query sees, times values: [b, h, i, channel]."""
-    asked = _attention(options)
-    formula = attention_definition.attention(asked)
-    *_, (old_channel, _) = formula.axes
-    names = {size: _length for size in formula.parameters if size.name in ("t", "s")}
-    given = formula.expression.args[0].replace(_entries_of(formula.arrays[2]), lambda _: value)
-    replaced = {attention_definition.logits(asked): z, old_channel: channel, **names}
-    if options.causal:
-        replaced[attention_definition.sees(asked)] = sp.Le(_j, _i)
-    return given.xreplace(replaced)
-
-
 def built(tokens: Tokens, options: Options) -> sp.Expr:
     """The model channel w of the output: keys and values of all heads are built."""
     query, key = content_query(tokens.query_latent), content_key(tokens.latent)
-    z = logits(Stream(query, key, _l, _d), tokens.position, options)
-    heads = attended(z, head_value(tokens.latent), _c, options)
+    z = logits(Stream(query, key, _l, _d), tokens.position, SCALE, options)
+    heads = attended(z, head_value(tokens.latent), _c, _length, options)
     return sp.Sum(heads * _w_o[_h * _e + _c, _w], (_c, 0, _e - 1), (_h, 0, _heads - 1))
 
 
@@ -234,8 +171,8 @@ def absorbed(tokens: Tokens, options: Options) -> sp.Expr:
     """The model channel w of the output: no key or value of a head is built."""
     query, key = latent_query(tokens.query_latent), _used_apart(tokens.latent)
     position = replace(tokens.position, key=_used_apart(tokens.position.key))
-    z = logits(Stream(query, key, _f, _latent), position, options)
-    return from_latents(attended(z, tokens.latent, _f, options))
+    z = logits(Stream(query, key, _f, _latent), position, SCALE, options)
+    return from_latents(attended(z, tokens.latent, _f, _length, options))
 
 
 # -- the components --------------------------------------------------------------------------------
@@ -318,3 +255,17 @@ def mla_decode(options: Options) -> Definition:
 
 CALLS = tuple(Options(*call) for call in product(LAYOUTS, DIRECTIONS, (True, False)))
 """Every convention. Definitions are made on demand: sympy takes most of a second for each."""
+
+
+def __getattr__(name: str) -> tuple[Definition, ...]:
+    """`DEFINITIONS`: those that are worth reading, made when they are asked for."""
+    if name != "DEFINITIONS":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    plain = Options(scaling="scores")
+    return (
+        mla(plain),
+        mla_absorbed(plain),
+        cached_latent(),
+        cached_key(plain),
+        mla_decode(plain),
+    )

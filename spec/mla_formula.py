@@ -12,7 +12,8 @@ import sympy as sp
 from attnspec.spec import mla_definition
 from attnspec.spec.claim import Claim, Source, Step
 from attnspec.spec.definition import Maximum, choice, unmarked
-from attnspec.spec.mla_definition import Options, Stream, Tokens
+from attnspec.spec.mla_definition import SCALE, Tokens
+from attnspec.spec.mla_scores import Options, Stream, attended, logits
 from attnspec.spec.normal import normal
 from attnspec.spec.rope_definition import DIRECTIONS, LAYOUTS
 from attnspec.spec.shapes import shapes_fit
@@ -133,7 +134,7 @@ def two_streams(scaling: str = "scores") -> tuple[sp.Expr, sp.Expr]:
     q, k, r, s = (sp.IndexedBase(name, real=True) for name in ("q", "k", "r", "s"))
     first = Stream(q[at["l"]], k[at["l"]], at["l"], at["d"])
     second = Stream(r[at["u"]], s[at["u"]], at["u"], at["rotary"])
-    made = unmarked(mla_definition.logits(first, second, Options(scaling=scaling)))
+    made = unmarked(logits(first, second, SCALE, Options(scaling=scaling)))
     products = [
         sp.Sum(stream.query * stream.key, (stream.channel, 0, stream.size - 1))
         for stream in (first, second)
@@ -150,9 +151,9 @@ def _softmax() -> tuple[Step, ...]:
     at = named(mla_definition.mla(PLAIN).expression)
     i, j, keys = at["i"], at["j"], (at["j"], 0, at["length"] - 1)
     logit, value = _logit[j], _value[j, at["c"]]
-    seen, visible = sp.Le(j, i), mla_definition.attended
-    row = any_shift(visible(logit, value, at["c"], PLAIN))
-    every = any_shift(visible(logit, value, at["c"], Options(causal=False)))
+    seen = sp.Le(j, i)
+    row = any_shift(attended(logit, value, at["c"], at["length"], PLAIN))
+    every = any_shift(attended(logit, value, at["c"], at["length"], Options(causal=False)))
     some = sp.Sum(choice(sp.S.One, seen, sp.S.Zero), keys) > 0
     numerator = choice(sp.exp(choice(logit - _shift, seen, sp.S.Zero)), seen, sp.S.Zero)
     total = sp.Sum(_numerator[j], keys)

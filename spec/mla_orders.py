@@ -11,8 +11,8 @@ import sympy as sp
 from attnspec.spec import mla_definition
 from attnspec.spec.claim import Claim, Source, Step
 from attnspec.spec.definition import unmarked, weights
-from attnspec.spec.mla_definition import Options
 from attnspec.spec.mla_formula import PLAIN, any_shift, content, named, tokens
+from attnspec.spec.mla_scores import Options, attended
 from attnspec.spec.normal import normal
 
 _logit, _value = (sp.IndexedBase(name, real=True) for name in ("z", "v"))
@@ -102,7 +102,7 @@ def _last_row() -> tuple[Step, ...]:
         )
 
     def rows(options: Options) -> sp.Expr:
-        return any_shift(mla_definition.attended(_logit[j], _value[j, at["c"]], at["c"], options))
+        return any_shift(attended(_logit[j], _value[j, at["c"]], at["c"], at["length"], options))
 
     seen = sp.Le(j, i)
     causal = rows(PLAIN).xreplace({seen: sp.true}).xreplace({i: last})

@@ -11,8 +11,8 @@ import sympy as sp
 from attnspec.spec import mla_definition
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
 from attnspec.spec.definition import Definition
-from attnspec.spec.mla_definition import Options
 from attnspec.spec.mla_formula import named, two_streams
+from attnspec.spec.mla_scores import Options
 
 h, d, e, c, p, r = sp.symbols("h d e c p r", integer=True, positive=True)
 """Heads, channels of a key and of a value, of the latent, the position stream, the query latent."""
