@@ -21,15 +21,22 @@ from attnspec.spec import (
     attention_softcap,
     attention_symmetry,
     attention_temperature,
+    decode_attention,
     gqa,
     gqa_cache,
     gqa_gradients,
     gqa_groups,
+    kv_cache,
+    kv_cache_bytes,
     learned_positions,
     longformer_attention,
     mla_formula,
     mla_orders,
     mla_sizes,
+    multi_head_attention,
+    multi_head_attention_blocks,
+    multi_head_attention_heads,
+    multi_head_attention_listing,
     rope,
     rope_decay,
     rope_frequencies,
@@ -98,6 +105,13 @@ CLAIMS: tuple[Claim, ...] = (
     + mla_formula.CLAIMS
     + mla_orders.CLAIMS
     + mla_sizes.CLAIMS
+    + multi_head_attention.CLAIMS
+    + multi_head_attention_blocks.CLAIMS
+    + multi_head_attention_listing.CLAIMS
+    + multi_head_attention_heads.CLAIMS
+    + decode_attention.CLAIMS
+    + kv_cache.CLAIMS
+    + kv_cache_bytes.CLAIMS
 )
 
 

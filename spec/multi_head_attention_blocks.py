@@ -33,7 +33,7 @@ from attnspec.spec.shapes import shapes_fit
 _summand = sp.Function("f")
 
 
-def _views() -> tuple[Step, ...]:
+def views() -> tuple[Step, ...]:
     """What reading one memory in another shape does: row-major places of entries."""
     t, length = sp.Symbol("t", integer=True, nonnegative=True), tokens
     place = (b * length + t) * (count * size) + h * size + l
@@ -175,7 +175,7 @@ CLAIMS: tuple[Claim, ...] = (
             ),
         ),
         counterexample=_undivided,
-        derivation=_views,
+        derivation=views,
     ),
     Claim(
         id="multi_head_attention.concat_eq_sum_of_blocks",
