@@ -229,3 +229,13 @@ def key_heads(order: str) -> Definition:
     return Definition(
         "attention.key_heads", key_head(order), ((_h, _heads),), (), (_heads, _groups)
     )
+
+
+DEFINITIONS = (
+    attention(Options()),
+    attention(Options(mask=True, bias=True, softcap=True, ranges=True)),
+    log_sum_exp(Options()),
+    visible(Options(ranges=True)),
+    *(key_heads(order) for order in HEAD_ORDERS),
+)
+"""Those that are worth reading: the options add their parts."""

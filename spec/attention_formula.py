@@ -202,7 +202,7 @@ CLAIMS: tuple[Claim, ...] = (
         number="",
         statement="With a mask, a bias, a cap and a window the expression is attention over the "
         "visible keys, its log-sum-exp the logarithm of their sum.",
-        latex=r"o_i=\frac{\sum_jm_{ij}e^{z_{ij}}v_j}{\sum_jm_{ij}e^{z_{ij}}},\quad"
+        latex=r"o_i=\frac{\sum_jm_{ij}e^{z_{ij}}v_j}{\sum_jm_{ij}e^{z_{ij}}},\quad "
         r"L_i=\log\sum_jm_{ij}e^{z_{ij}}",
         source=Source("003", "2 Formulations", "Adds the mask to the scaled scores."),
         verdict="holds",

@@ -145,7 +145,7 @@ CLAIMS: tuple[Claim, ...] = (
         number="",
         statement="Attention over parts of the keys, weighed by their exponentials' sums, is "
         "attention over all; a part without keys counts nothing.",
-        latex=r"o=\frac{e^{L_1}o_1+e^{L_2}o_2}{e^{L_1}+e^{L_2}},\quad"
+        latex=r"o=\frac{e^{L_1}o_1+e^{L_2}o_2}{e^{L_1}+e^{L_2}},\quad "
         r"L=\log(e^{L_1}+e^{L_2})",
         source=Source("004", "3.1 QK^T", "Averages the values of the whole sequence."),
         verdict="holds",

@@ -56,3 +56,4 @@ def _definition() -> Definition:
 
 
 DEFINITION = _definition()
+DEFINITIONS = (DEFINITION,)
