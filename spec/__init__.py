@@ -26,6 +26,11 @@ from attnspec.spec import (
     gqa_cache,
     gqa_gradients,
     gqa_groups,
+    hadamard,
+    hadamard_energy,
+    hadamard_forms,
+    hadamard_scores,
+    indexer_scores,
     kv_cache,
     kv_cache_bytes,
     learned_positions,
@@ -37,6 +42,7 @@ from attnspec.spec import (
     multi_head_attention_blocks,
     multi_head_attention_heads,
     multi_head_attention_listing,
+    quantize_int8,
     rope,
     rope_decay,
     rope_frequencies,
@@ -46,6 +52,7 @@ from attnspec.spec import (
     rope_partial,
     rope_reach,
     rope_scores,
+    select_top_k,
     sinusoidal,
     sinusoidal_addition,
     sinusoidal_precision,
@@ -55,6 +62,7 @@ from attnspec.spec import (
     softmax_gradients,
     softmax_saturation,
     softmax_scaling,
+    sparse_attention,
     window,
     window_reach,
 )
@@ -112,6 +120,14 @@ CLAIMS: tuple[Claim, ...] = (
     + decode_attention.CLAIMS
     + kv_cache.CLAIMS
     + kv_cache_bytes.CLAIMS
+    + hadamard.CLAIMS
+    + hadamard_forms.CLAIMS
+    + hadamard_energy.CLAIMS
+    + hadamard_scores.CLAIMS
+    + quantize_int8.CLAIMS
+    + indexer_scores.CLAIMS
+    + select_top_k.CLAIMS
+    + sparse_attention.CLAIMS
 )
 
 

@@ -36,16 +36,17 @@ def sign(row: sp.Expr, column: sp.Expr, bits: sp.Expr) -> sp.Expr:
     return 1 - 2 * sp.Mod(common, 2)
 
 
-def _parts(sign: sp.Expr, entries: tuple[sp.Symbol, sp.Expr, sp.Expr]) -> tuple[sp.Expr, sp.Expr]:
-    """The positive and the negative terms of a sum of signed entries, added up apart."""
-    entry = _x[_a, _l]
+Pair = tuple[sp.Expr, sp.Expr]
+
+
+def split(sign: sp.Expr, entry: sp.Expr) -> tuple[Pair, Pair]:
+    """The positive and the negative part of a signed entry, each as two terms, of which one is 0:
+    the products of what the sign is and what the entry is."""
     above = choice(entry, entry >= 0, sp.Integer(0))
     below = choice(sp.Integer(0), entry >= 0, -entry)
     kept = choice(sp.Integer(1), sign > 0, sp.Integer(0))
     turned = choice(sp.Integer(1), sign < 0, sp.Integer(0))
-    positive = sp.Sum(kept * above, entries) + sp.Sum(turned * below, entries)
-    negative = sp.Sum(turned * above, entries) + sp.Sum(kept * below, entries)
-    return positive, negative
+    return (kept * above, turned * below), (turned * above, kept * below)
 
 
 @cache
@@ -62,7 +63,10 @@ def hadamard(scaling: str) -> Definition:
     entries = (_l, 0, _n - 1)
     entry_sign = sign(_l, _c, _bits)
     terms = _x[_a, _l]
-    positive, negative = (rnd(part, "activations") for part in _parts(entry_sign, entries))
+    positive, negative = (
+        rnd(sp.Add(*(sp.Sum(term, entries) for term in part)), "activations")
+        for part in split(entry_sign, _x[_a, _l])
+    )
     last = rnd(positive - negative, "activations")
     if scaling == "orthonormal":
         factor = rnd(1 / sp.sqrt(_n), "activations")

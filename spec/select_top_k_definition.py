@@ -53,11 +53,20 @@ def _keys_that(selection: Selection, condition: sp.Basic) -> sp.Expr:
     return sp.Sum(_one_if(met), (_r, 0, _s - 1))
 
 
+Keyed = tuple[sp.Expr, sp.Expr]
+"""A key's score and index."""
+
+
+def precedes(ties: str, other: Keyed, mine: Keyed) -> sp.Basic:
+    """Whether another key, of a score and an index, comes before one in the selection."""
+    higher = other[0] > mine[0]
+    if ties == "any":
+        return higher
+    return sp.Or(higher, sp.And(sp.Eq(other[0], mine[0]), other[1] < mine[1]))
+
+
 def _may(selection: Selection) -> sp.Basic:
-    score, other = _scores[_b, _i, _j], _scores[_b, _i, _r]
-    before = other > score
-    if selection.ties == "lowest-index":
-        before = sp.Or(before, sp.And(sp.Eq(other, score), _r < _j))
+    before = precedes(selection.ties, (_scores[_b, _i, _r], _r), (_scores[_b, _i, _j], _j))
     return sp.And(allowed(selection, _j), _keys_that(selection, before) < _k)
 
 
