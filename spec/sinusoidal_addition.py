@@ -74,6 +74,8 @@ def _condition() -> tuple[Step, ...]:
     basis = sp.ImmutableMatrix.hstack(_pair(sp.S.Zero), _pair(_angle))
     kept = sp.ImmutableMatrix([[a, b], [-b, a]])
     score = (_pair(m * _angle).T * kept * _pair(n * _angle))[0]
+    rows = [[*_pair(k * _angle), *_pair(k * _other)] for k in range(4)]
+    apart = (sp.cos(_angle) - sp.cos(_other)) ** 2
     between = sp.eye(4) - sp.kronecker_product(shift(_angle).T, shift(_other).T)
     return (
         Step(
@@ -109,9 +111,13 @@ def _condition() -> tuple[Step, ...]:
         Step(
             "a block B between two pairs needs M_1^T B M'_1 = B: four equations of determinant "
             "4 (cos(omega) - cos(omega'))^2, so B = 0 for different frequencies",
-            sp.simplify(
-                reduced(between.det()) - 4 * reduced((sp.cos(_angle) - sp.cos(_other)) ** 2)
-            ),
+            sp.simplify(reduced(between.det()) - 4 * reduced(apart)),
+        ),
+        Step(
+            "and the blocks count one by one: p_0 to p_3 of two pairs are a basis, of determinant "
+            "4 sin(omega) sin(omega') (cos(omega) - cos(omega'))^2; of more pairs alike, as e^(i "
+            "omega) and their conjugates are different numbers (Vandermonde)",
+            reduced(sp.Matrix(rows).det() - 4 * sp.sin(_angle) * sp.sin(_other) * apart),
         ),
         Step(
             "M = diag(1, 0) gives (cos omega(m-n) - cos omega(m+n))/2, in which m + n stays",
@@ -167,8 +173,8 @@ def _own_index() -> tuple[Step, ...]:
 def _gap_only() -> tuple[Step, ...]:
     content = [sp.ImmutableMatrix([1, 0]).dot(_pair(sp.Integer(place))) for place in (0, 1)]
     return (
-        Step("a content (1, 0) and the position 0 score 0", content[0]),
-        Step("with the position 1 sin(1), whatever the gap", content[1] - sp.sin(1)),
+        Step("with added encodings a content (1, 0) and position 0 score 0", content[0]),
+        Step("and with position 1 sin(1), at the same gap", content[1] - sp.sin(1)),
         *_condition()[-1:],
         *relative(),
     )
