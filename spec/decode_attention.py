@@ -204,8 +204,6 @@ def _chunks() -> tuple[Step, ...]:
             sp.expand((_past + _length).subs(row) - (_past + i)).is_positive,
         ),
         Step("a later key is hidden from it", in_all.subs(j, _past + i + 1 + _back) == sp.false),
-        *gathering(),
-        _first_slots(),
         *_as_last_row(),
     )
 

@@ -14,6 +14,7 @@ import sympy as sp
 
 from attnspec.spec.attention_definition import Options, attention
 from attnspec.spec.definition import Definition, choice
+from attnspec.spec.substitution import substituted
 
 _slots, _batch, _groups, _d, _e = sp.symbols("slots batch groups d e", integer=True, positive=True)
 _lengths = sp.IndexedBase(sp.Symbol("lengths", integer=True), shape=(_batch,))
@@ -56,8 +57,11 @@ def decode_attention(
     gone = ("t", "offset", "right") if window else ("t", "offset", "left", "right")
     return Definition(
         "decode_attention",
-        whole.expression.xreplace(given),
+        substituted(whole.expression, given),
         tuple((axis, size.xreplace(given)) for axis, size in whole.axes),
         (queries, *_caches.values(), _lengths),
         tuple(_slots if name == "s" else names[name] for name in names if name not in gone),
     )
+
+
+DEFINITIONS = (decode_attention(), decode_attention(window=True))

@@ -18,6 +18,7 @@ import sympy as sp
 from attnspec.spec.attention_definition import HEAD_ORDERS, Options, attention
 from attnspec.spec.definition import Definition, choice, rnd
 from attnspec.spec.rope_definition import DIRECTIONS, LAYOUTS, rope
+from attnspec.spec.substitution import substituted
 
 _w, _o = sp.symbols("w o", integer=True, nonnegative=True)
 _n, _width = sp.symbols("n width", integer=True, positive=True)
@@ -118,7 +119,7 @@ def heads(call: MultiHead) -> Definition:
     given |= {node: made(node) for node in whole.expression.atoms(sp.Indexed)}
     return Definition(
         "multi_head_attention.heads",
-        inside(whole.expression).xreplace(given),
+        substituted(inside(whole.expression), given),
         tuple((axis, size.xreplace(given)) for axis, size in whole.axes),
         (_x, _w_q, _w_k, _w_v),
         _parameters(call),
@@ -164,4 +165,10 @@ CALLS = tuple(
     )
     for order in HEAD_ORDERS
 )  # fmt: skip
-"""Every convention. Definitions are made on demand: sympy takes a tenth of a second for each."""
+"""Every convention."""
+DEFINITIONS = (
+    multi_head_attention(MultiHead()),
+    multi_head_attention(MultiHead(causal=True, layout="interleaved")),
+    projection_parameters(),
+)
+"""Those that are worth reading: the others differ from them as attention and RoPE do."""
