@@ -35,8 +35,10 @@ from attnspec.spec import (
     kv_cache_bytes,
     learned_positions,
     longformer_attention,
+    mla,
     mla_formula,
     mla_orders,
+    mla_rank,
     mla_sizes,
     multi_head_attention,
     multi_head_attention_blocks,
@@ -128,6 +130,8 @@ CLAIMS: tuple[Claim, ...] = (
     + indexer_scores.CLAIMS
     + select_top_k.CLAIMS
     + sparse_attention.CLAIMS
+    + mla.CLAIMS
+    + mla_rank.CLAIMS
 )
 
 

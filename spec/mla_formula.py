@@ -66,7 +66,7 @@ def _matrix_entry(factors: tuple[str, ...], row: sp.Symbol, column: sp.Expr) -> 
     )
 
 
-def _projections() -> tuple[Step, ...]:
+def projections() -> tuple[Step, ...]:
     read = tokens()
     asking = unmarked(read.query_latent)
     queries = unmarked(mla_definition.content_query(read.query_latent))
@@ -179,7 +179,7 @@ def _definition() -> tuple[Step, ...]:
     read, key = tokens(), named(mla_definition.rotary_key(PLAIN))
     scores = [(scaling, *two_streams(scaling)) for scaling in ("scores", "query", "key", "both")]
     return (
-        *_projections(),
+        *projections(),
         *_rotations(),
         Step("the rotary key has no head: all share it", "h" not in key and "j" in key),
         Step("that of a query has", "h" in named(read.position.query)),
