@@ -45,12 +45,14 @@ def _one_group() -> tuple[Step, ...]:
 
 def _ratios() -> tuple[Step, ...]:
     smaller, larger = _ratio("mha", "gqa"), _ratio("gqa", "mqa")
-    equal = sp.solve(sp.Eq(smaller, GROUPS), HEADS)
     return (
         Step("MHA/GQA = h/G", smaller - HEADS / GROUPS),
         Step("GQA/MQA = G", larger - GROUPS),
         Step("together h: MHA/MQA", sp.cancel(smaller * larger - _ratio("mha", "mqa"))),
-        Step("h/G = G only where h = G^2", sp.Matrix(equal) - sp.Matrix([GROUPS**2])),
+        Step(
+            "h/G - G is (h - G^2)/G: 0 only where h = G^2",
+            sp.cancel(smaller - GROUPS - (HEADS - GROUPS**2) / GROUPS),
+        ),
         Step(
             "h = 64, G = 8 is such a case: 8 and 8",
             sp.Matrix([_at(smaller, 64, 8), _at(larger, 64, 8)]) - sp.Matrix([8, 8]),
