@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 from attnspec.spec import (
+    alibi_bias,
+    alibi_bias_weights,
+    alibi_slopes,
     attention,
     attention_causal,
     attention_cost,
@@ -55,16 +58,20 @@ from attnspec.spec import (
     rope_reach,
     rope_scores,
     select_top_k,
+    simple_encodings,
     sinusoidal,
     sinusoidal_addition,
     sinusoidal_precision,
     sinusoidal_shifts,
+    sinusoidal_smoothness,
     sinusoidal_walkthrough,
     softmax,
     softmax_gradients,
     softmax_saturation,
     softmax_scaling,
     sparse_attention,
+    t5_bias,
+    t5_bucket,
     window,
     window_reach,
 )
@@ -132,6 +139,13 @@ CLAIMS: tuple[Claim, ...] = (
     + sparse_attention.CLAIMS
     + mla.CLAIMS
     + mla_rank.CLAIMS
+    + simple_encodings.CLAIMS
+    + sinusoidal_smoothness.CLAIMS
+    + t5_bucket.CLAIMS
+    + t5_bias.CLAIMS
+    + alibi_slopes.CLAIMS
+    + alibi_bias.CLAIMS
+    + alibi_bias_weights.CLAIMS
 )
 
 
