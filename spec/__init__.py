@@ -36,6 +36,8 @@ from attnspec.spec import (
     indexer_scores,
     kv_cache,
     kv_cache_bytes,
+    layer_norm,
+    layer_norm_tokens,
     learned_positions,
     longformer_attention,
     mla,
@@ -47,7 +49,10 @@ from attnspec.spec import (
     multi_head_attention_blocks,
     multi_head_attention_heads,
     multi_head_attention_listing,
+    norm_invariances,
     quantize_int8,
+    residual_block,
+    rms_norm,
     rope,
     rope_decay,
     rope_frequencies,
@@ -72,6 +77,7 @@ from attnspec.spec import (
     sparse_attention,
     t5_bias,
     t5_bucket,
+    transformer_layer,
     window,
     window_reach,
 )
@@ -146,6 +152,12 @@ CLAIMS: tuple[Claim, ...] = (
     + alibi_slopes.CLAIMS
     + alibi_bias.CLAIMS
     + alibi_bias_weights.CLAIMS
+    + layer_norm.CLAIMS
+    + layer_norm_tokens.CLAIMS
+    + rms_norm.CLAIMS
+    + norm_invariances.CLAIMS
+    + residual_block.CLAIMS
+    + transformer_layer.CLAIMS
 )
 
 

@@ -1,0 +1,24 @@
+"""Components that are made of definitions, one handed the values of those before it.
+
+One expression of a whole layer would be a tree in which everything that is read twice stands twice.
+What is handed on is a value with its error (or an enclosure), as any input of a tape may be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attnspec.spec.definition import Definition
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One definition of a composition, and under which name its value is handed on. It reads its
+    arrays, by their names, from the call and from the stages before."""
+
+    result: str
+    definition: Definition
+
+
+Composition = tuple[Stage, ...]
+"""Stages in order; the last one's value is the result."""
