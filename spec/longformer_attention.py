@@ -94,6 +94,25 @@ def _definition() -> tuple[Step, ...]:
     )  # fmt: skip
 
 
+def _special_cases() -> tuple[Step, ...]:
+    back, ahead = (_ahead(in_window(), sign * _u, _u + _e) for sign in (-1, 1))
+    alone = visible().expression.xreplace({_QUERY: sp.false, _KEY: sp.false})
+    return (
+        Step(
+            "no token is global: a key counts where the window has it",
+            alone - choice(sp.S.One, in_window(), sp.S.Zero),
+        ),
+        Step(
+            "all are: every key counts",
+            visible().expression.xreplace({_QUERY: sp.true, _KEY: sp.true}) - 1,
+        ),
+        Step(
+            "a window of n - 1 or more has all n tokens, at distances u <= n - 1",
+            back == sp.true and ahead == sp.true,
+        ),
+    )
+
+
 def _case(query: bool, key: bool, near: bool) -> sp.Basic:
     """The condition in one of the eight cases."""
     return _where(query, key).xreplace({in_window(): sp.sympify(near)})
@@ -263,5 +282,16 @@ CLAIMS: tuple[Claim, ...] = (
         verdict="holds",
         form="symbolic",
         derivation=pairs_bound,
+    ),
+    Claim(
+        id="longformer_attention.eq_window_of_no_global_tokens",
+        number="",
+        statement="Without global tokens it is attention in a window, and with all tokens global, "
+        "or a window no shorter than the sequence, attention over all.",
+        latex=r"G=0\Rightarrow m_{ij}=b_{ij},\quad G=1\Rightarrow m_{ij}=1",
+        source=Source("004", _GLOBAL, "Local tokens keep to their window."),
+        verdict="holds",
+        form="symbolic",
+        derivation=_special_cases,
     ),
 )

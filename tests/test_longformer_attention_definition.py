@@ -8,17 +8,20 @@ import mpmath
 import numpy as np
 import pytest
 
-from attnspec.oracle.balls import BALLS, midpoints, precision
+from attnspec.oracle.adjoint import gradients
+from attnspec.oracle.balls import BALLS, BOTH_FORMS, midpoints, precision
 from attnspec.oracle.compiler import compiled
 from attnspec.oracle.errors import errors_of
 from attnspec.oracle.expected import expected, expected_gradients
 from attnspec.oracle.float64 import FLOAT64
-from attnspec.oracle.plan import planned
-from attnspec.oracle.precision import contract
+from attnspec.oracle.plan import Plan, planned
+from attnspec.oracle.precision import EVALUATION, contract, snapped
 from attnspec.oracle.rationals import RATIONALS
 from attnspec.spec import attention_definition
 from attnspec.spec import longformer_attention_definition as longformer
 from attnspec.spec.attention_definition import SCALINGS, Options
+from tests.attention_cases import KINDS, fill
+from tests.emulation import STYLES, Emulated
 
 Array = np.ndarray[Any, Any]
 CLOSE = mpmath.mpf(2) ** -90
@@ -178,3 +181,37 @@ def test_a_local_token_does_not_move_with_what_it_cannot_see() -> None:
     moved["k"][:, :, 6], moved["v"][:, :, 6] = 5.0, 7.0
     changed = (before != plan(moved)).any(axis=(0, 1, 3))
     assert changed.tolist() == [False, False, False, True, False, True, True]
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_no_emulated_rounding_leaves_the_allowance(dtype: str, direction: str) -> None:
+    """Each mark and operation rounded at random and as badly as possible, both forms of each
+    value."""
+    g, worst = np.random.default_rng(5), 0.0
+    for turn, kind in enumerate(3 * KINDS):
+        call = case(turn, 0.3)
+        arrays = {
+            name: snapped(fill(g, kind, values.shape, name), dtype)
+            for name, values in call.arrays.items()
+            if name != "is_global"
+        }
+        arrays["upstream"] = snapped(fill(g, kind, arrays["v"].shape, "upstream"), dtype)
+        arrays["is_global"] = call.arrays["is_global"]
+        scaling = (*SCALINGS, "any")[turn % 5]
+        definition = longformer.longformer_attention(scaling)
+        backward = direction == "backward"
+        tape = gradients(definition, ("q", "k", "v")) if backward else compiled(definition)
+        rules = contract(dtype, {"scaling": scaling})
+        bounds = planned(tape, errors_of(rules), call.key)(arrays)
+        with precision(160):
+            planned(tape, BOTH_FORMS, call.key)(arrays)  # forms that differ raise
+        for style in STYLES:
+            found = Plan(tape, Emulated(rules, g, style), call.parameters)(arrays)
+            results = zip(bounds, found, strict=True) if backward else [(bounds, found)]
+            for (value, error), actual in results:
+                room = error * (1 + EVALUATION)
+                off = np.abs(actual - value)
+                assert (off <= room).all(), (kind, style)
+                worst = max(worst, float((off[room > 0] / room[room > 0]).max(initial=0.0)))
+    assert worst > 0.3
