@@ -41,10 +41,13 @@ from attnspec.spec import (
     learned_positions,
     longformer_attention,
     mla,
+    mla_costs,
     mla_formula,
     mla_orders,
     mla_rank,
+    mla_rotation,
     mla_sizes,
+    mla_streams,
     multi_head_attention,
     multi_head_attention_blocks,
     multi_head_attention_heads,
@@ -158,6 +161,9 @@ CLAIMS: tuple[Claim, ...] = (
     + norm_invariances.CLAIMS
     + residual_block.CLAIMS
     + transformer_layer.CLAIMS
+    + mla_costs.CLAIMS
+    + mla_streams.CLAIMS
+    + mla_rotation.CLAIMS
 )
 
 
