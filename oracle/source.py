@@ -96,7 +96,10 @@ class _Printer:
         if marked and lines and text.isidentifier():
             # two marks on one value share its line
             at = lines[0]
-            self.lines[at] += f", then as {op.extra}"
+            noted = "# may be rounded as" in self.lines[at]
+            self.lines[at] += (
+                f", then as {op.extra}" if noted else f"  # may be rounded as {op.extra}"
+            )
             self.names[register] = text
             return
         name = self._fresh(str(op.extra) if marked else _label(op))
