@@ -221,7 +221,7 @@ def test_substitution_is_that_of_sympy() -> None:
 
 def test_a_mark_on_an_index_is_a_comment_of_its_line() -> None:
     """Places of tokens are formed as angles are: the mark of an index, which has no other."""
-    text = source(compiled(multi_head_attention(MultiHead(layout="half"))))
+    text = source(compiled(multi_head_attention(MultiHead(causal=True, layout="half"))))
     lines = [line.strip() for line in text.splitlines() if line.strip().startswith("index")]
     marked = [line for line in lines if "angles" in line]
     assert marked
