@@ -50,6 +50,13 @@ def threshold(t: sp.Expr) -> sp.Expr:
     return max_distance**t * _single ** (_wide - t)
 
 
+def _tied() -> Step:
+    return Step(
+        "threshold t is max_distance^t m^(K-t)",
+        Side(2 * _half).threshold(_t) - _named(threshold(_t)),
+    )
+
+
 def _sides() -> tuple[Step, ...]:
     even, odd = Side(2 * _half), Side(2 * _half + 1)
     both, one = (t5_bucket(bidirectional=way) for way in (True, False))
@@ -61,7 +68,7 @@ def _sides() -> tuple[Step, ...]:
             [_half, _half])),
         Step("2p + 1: m = p, K = p + 1", sp.Matrix([odd.single, odd.wide]) - sp.Matrix(
             [_half, _half + 1])),
-        Step("threshold t is max_distance^t m^(K-t)", even.threshold(_t) - _named(threshold(_t))),
+        _tied(),
         Step(
             "both directions: a key a > 0 before the query has its side's bucket of a",
             both.expression.subs(entry, -_distance) - half.bucket(_distance),
@@ -117,6 +124,7 @@ def rising() -> tuple[Step, ...]:
     longer = sp.Symbol("b", positive=True)
     ratio = threshold(_t + 1) / threshold(_t)
     return (
+        _tied(),
         Step("each threshold is max_distance / m times the one before", sp.simplify(
             ratio - max_distance / _single)),
         Step("which is 1 + r/m, at least 1", sp.expand(longest / _single - 1).is_nonnegative),
@@ -206,6 +214,7 @@ def always_defined() -> tuple[Step, ...]:
     )
     most_odd = odd.single + sp.Sum(sp.S.One, (_t, 0, odd.wide - 2)).doit()
     return (
+        _tied(),
         *_clamped(),
         Step("where no threshold is met the bucket is m", none - even.single),
         Step("where all are it is the last", sp.Matrix([all_met - (even.buckets - 1),
