@@ -33,7 +33,8 @@ class Emulated(Float64):
     def off(
         self, v: Array, fmt: Format, ulps: float = 0.5, *, exact: bool = False, sum_: bool = False
     ) -> Array:
-        """v with one rounding's error. A sum below the normal range is exact or flushed."""
+        """v with one rounding's error. A sum below the normal range is exact, or flushed where
+        its format is."""
         unit = self.rng.uniform(-1.0, 1.0, v.shape)
         if self.style == "extreme":
             unit = np.sign(unit)
@@ -42,9 +43,10 @@ class Emulated(Float64):
             moved = v + 2.0 * ulps * fmt.roundoff * unit * size
             lost = np.minimum(size, fmt.underflow)
             small = size < fmt.normal
-            below = np.where(unit > 0.5, 0.0, v) if sum_ else v + unit * lost
+            flushes = fmt.underflow == fmt.normal
+            below = np.where((unit > 0.5) & flushes, 0.0, v) if sum_ else v + unit * lost
             moved = np.where(small, below, moved)
-            if self.style == "flush" and fmt.underflow == fmt.normal:
+            if self.style == "flush" and flushes:
                 moved = np.where(small, 0.0, moved)
         if exact:
             moved = np.where(representable(v, fmt), v, moved)

@@ -1,0 +1,71 @@
+"""What tests ask of the tape of a norm: value, enclosure, allowance, emulated roundings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mpmath
+import numpy as np
+
+from attnspec.oracle.balls import BALLS, precision
+from attnspec.oracle.errors import errors_of
+from attnspec.oracle.expected import tape_of
+from attnspec.oracle.float64 import FLOAT64
+from attnspec.oracle.plan import Plan, planned
+from attnspec.oracle.precision import EVALUATION, Contract, contract
+from attnspec.spec.definition import Definition
+from tests.emulation import STYLES, Emulated
+from tests.norm_cases import DIGITS, off
+
+Array = np.ndarray[Any, Any]
+
+
+def parameters(definition: Definition, x: Array, eps: float) -> dict[str, Any]:
+    """The parameters that a definition has."""
+    drawn = {"rows": x.shape[0], "d": x.shape[1], "eps": eps}
+    return {str(p): drawn[str(p)] for p in definition.parameters}
+
+
+def arrays(definition: Definition, given: dict[str, Array]) -> dict[str, Array]:
+    """The arrays that it reads."""
+    return {str(a.label): given[str(a.label)] for a in definition.arrays}
+
+
+def assert_tape_is(
+    definition: Definition, key: dict[str, Any], given: dict[str, Array], exact: list[list[Any]]
+) -> None:
+    """Float64 within its own bound of the exact numbers, and these in the enclosure."""
+    tape, sizes = tape_of(definition), tuple(key.items())
+    value = planned(tape, FLOAT64, sizes)(given)
+    _, own = planned(tape, errors_of(contract("float64")), sizes)(given)
+    assert (off(value, exact) <= own * (1 + EVALUATION)).all()
+    with precision(200):
+        balls = planned(tape, BALLS, sizes)(given)
+    slack = mpmath.mpf(10) ** (10 - DIGITS)  # of the exact side, which has DIGITS digits
+    for ball, wanted in zip(balls.ravel(), [e for row in exact for e in row], strict=True):
+        middle = mpmath.mpf(ball.mid().str(DIGITS + 5, radius=False))
+        radius = mpmath.mpf(ball.rad().str(10, radius=False))
+        assert abs(middle - wanted) <= 2 * radius + slack * max(1, abs(wanted))
+        assert radius <= mpmath.mpf(2) ** -100 * max(1, abs(wanted))
+
+
+def worst_emulated(
+    definition: Definition,
+    key: dict[str, Any],
+    given: dict[str, Array],
+    rules: Contract,
+    g: np.random.Generator,
+) -> float:
+    """The largest share of the allowance that emulated roundings use up: never more than 1.
+    Where a divisor may be 0 nothing is promised: the allowance is no number."""
+    tape = tape_of(definition)
+    v, e = planned(tape, errors_of(rules), tuple(key.items()))(given)
+    room, worst = e * (1 + EVALUATION), 0.0
+    known = np.isfinite(room)
+    for style in STYLES:
+        actual = Plan(tape, Emulated(rules, g, style), key)(given)
+        error = np.abs(actual - v)[known]
+        assert (error <= room[known]).all(), style
+        some = room[known] > 0.0
+        worst = max(worst, float((error[some] / room[known][some]).max(initial=0.0)))
+    return worst

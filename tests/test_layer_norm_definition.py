@@ -1,0 +1,181 @@
+"""The definition of LayerNorm: against exact moments, at every convention; its allowance against
+emulated roundings, right code, and wrong code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+from attnspec.oracle.errors import errors_of
+from attnspec.oracle.expected import tape_of
+from attnspec.oracle.plan import planned
+from attnspec.oracle.precision import EVALUATION, contract, snapped
+from attnspec.spec.layer_norm_definition import DEFINITIONS, PLACEMENTS, layer_norm
+from attnspec.spec.moments import inverse_root
+from tests.norm_cases import DIGITS, FAMILIES, affine, exact_layer_norm, rows
+from tests.norm_tapes import arrays, assert_tape_is, parameters, worst_emulated
+
+Array = np.ndarray[Any, Any]
+EPS = (1e-5, 1e-6, 1.0, 2.0**-20)
+WITH = ((True, True), (True, False), (False, True), (False, False))
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("affine_parts", WITH, ids=str)
+def test_every_convention_is_what_exact_moments_give(
+    placement: str, affine_parts: tuple[bool, bool]
+) -> None:
+    weight, bias = affine_parts
+    definition = layer_norm(weight=weight, bias=bias, eps_placement=placement)
+    g = np.random.default_rng(5)
+    for turn in range(2 * len(FAMILIES)):
+        x = rows(g, list(FAMILIES)[turn % len(FAMILIES)], "float64")
+        given, eps = {"x": x} | affine(g, x.shape[1], "float64"), EPS[turn % len(EPS)]
+        with mpmath.workdps(DIGITS):
+            exact = exact_layer_norm(
+                x, eps, placement, given["weight"] if weight else None,
+                given["bias"] if bias else None,
+            )  # fmt: skip
+            key = parameters(definition, x, eps)
+            assert_tape_is(definition, key, arrays(definition, given), exact)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda d: d.name)
+def test_no_emulated_rounding_leaves_the_allowance(definition: Any, dtype: str) -> None:
+    g = np.random.default_rng(9)
+    declared: tuple[Any, ...] = (None, "strict", {"statistics": "storage"})
+    worst = 0.0
+    for turn in range(3 * len(FAMILIES)):
+        x = rows(g, list(FAMILIES)[turn % len(FAMILIES)], dtype)
+        given = arrays(definition, {"x": x} | affine(g, x.shape[1], dtype))
+        key = parameters(definition, x, EPS[turn % len(EPS)])
+        rules = contract(dtype, declared[turn % 3])
+        worst = max(worst, worst_emulated(definition, key, given, rules, g))
+    assert worst > 0.3
+
+
+def test_a_placement_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown placement 'above'; allowed: inside, outside, "):
+        inverse_root(layer_norm().parameters[-1], "above")
+
+
+def by_torch(x: Any, w: Any, b: Any, eps: float) -> Any:
+    """The library's own."""
+    import torch
+
+    return torch.nn.functional.layer_norm(x, x.shape[-1:], w, b, eps)
+
+
+def by_steps(x: Any, w: Any, b: Any, eps: float) -> Any:
+    """A tensor of the dtype after every step but the statistics."""
+    import torch
+
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    centred = wide - wide.mean(-1, keepdim=True)
+    hat = (centred * torch.rsqrt((centred * centred).mean(-1, keepdim=True) + eps)).to(x.dtype)
+    return hat * w + b
+
+
+def by_updating(x: Any, w: Any, b: Any, eps: float) -> Any:
+    """Mean and squares updated channel by channel (Welford), multiplied by inverse sizes."""
+    import torch
+
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    middle, squares = torch.zeros_like(wide[:, 0]), torch.zeros_like(wide[:, 0])
+    for count, column in enumerate(wide.unbind(-1), 1):
+        step = column - middle
+        middle = middle + step * torch.tensor(1.0 / count, dtype=wide.dtype)
+        squares = squares + step * (column - middle)
+    size = torch.tensor(1.0 / wide.shape[-1], dtype=wide.dtype)
+    inverse = torch.rsqrt(squares * size + eps)[:, None]
+    hat = (wide - middle[:, None]) * inverse
+    return (hat * w.to(wide.dtype) + b.to(wide.dtype)).to(x.dtype)
+
+
+def unbiased(x: Any, w: Any, b: Any, eps: float) -> Any:
+    """The variance over d - 1."""
+    import torch
+
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    below = torch.sqrt(wide.var(-1, keepdim=True, unbiased=True) + eps)
+    return ((wide - wide.mean(-1, keepdim=True)) / below * w + b).to(x.dtype)
+
+
+def another_eps(x: Any, w: Any, b: Any, eps: float) -> Any:
+    return by_torch(x, w, b, eps / 10)
+
+
+def outside_of_the_root(x: Any, w: Any, b: Any, eps: float) -> Any:
+    wide = x.to(dtype=w.dtype)
+    below = wide.std(-1, keepdim=True, unbiased=False) + eps
+    return (wide - wide.mean(-1, keepdim=True)) / below * w + b
+
+
+def one_pass(x: Any, w: Any, b: Any, eps: float) -> Any:
+    """Mean of squares less square of the mean, where the mean is large: no form of LayerNorm."""
+    import torch
+
+    mean = x.mean(-1, keepdim=True)
+    variance = (x * x).mean(-1, keepdim=True) - mean * mean
+    return (x - mean) * torch.rsqrt(variance + eps) * w + b
+
+
+def shares(
+    function: Callable[..., Any], dtype: str, preset: str | None, families: tuple[str, ...]
+) -> list[float]:
+    """For each call the worst error over its allowance."""
+    torch = pytest.importorskip("torch")
+    g, found = np.random.default_rng(21), []
+    definition, kind = layer_norm(), getattr(torch, dtype)
+    for turn in range(3 * len(families)):
+        x = rows(g, families[turn % len(families)], dtype)
+        x = x if x.shape[1] > 2 else np.repeat(x, 5, axis=1)
+        given, eps = {"x": x} | affine(g, x.shape[1], dtype), (1e-5, 1e-3)[turn % 2]
+        v, e = planned(
+            tape_of(definition),
+            errors_of(contract(dtype, preset)),
+            tuple(parameters(definition, x, eps).items()),
+        )(given)
+        x, w, b = (torch.from_numpy(given[name]).to(kind) for name in ("x", "weight", "bias"))
+        error = np.abs(function(x, w, b, eps).to(torch.float64).numpy() - v)
+        judged = np.isfinite(e) & (e > 0.0)
+        found.append(float((error[judged] / (e[judged] * (1 + EVALUATION))).max(initial=0.0)))
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("function", "preset"), [(by_torch, "strict"), (by_steps, None), (by_updating, "strict")]
+)
+def test_right_code_stays_within_and_comes_near(
+    function: Callable[..., Any], preset: str | None, dtype: str
+) -> None:
+    worst = max(shares(function, dtype, preset, tuple(FAMILIES)))
+    assert (0.1 if dtype == "float32" else 0.4) < worst <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("function", "family"),
+    [(unbiased, "normal"), (another_eps, "near eps"), (outside_of_the_root, "near eps")],
+)
+def test_wrong_code_never_stays_within(function: Callable[..., Any], family: str) -> None:
+    assert min(shares(function, "float32", None, (family,))) > 1.0
+
+
+def test_the_mean_of_squares_less_the_square_of_the_mean_is_no_form() -> None:
+    """Mean 1000, standard deviation 1/2: what it loses is out of reach of the definition."""
+    torch = pytest.importorskip("torch")
+    g, definition = np.random.default_rng(3), layer_norm()
+    x = snapped(1000.0 + 0.5 * g.standard_normal((4, 8)), "float32")
+    given = {"x": x} | affine(g, 8, "float32")
+    key = tuple(parameters(definition, x, 1e-5).items())
+    v, e = planned(tape_of(definition), errors_of(contract("float32")), key)(given)
+    tensors = [torch.from_numpy(given[name]).float() for name in ("x", "weight", "bias")]
+    for function, within in ((one_pass, False), (by_torch, True), (by_updating, True)):
+        error = np.abs(function(*tensors, 1e-5).double().numpy() - v)
+        assert bool((error <= e * (1 + EVALUATION)).all()) == within, function

@@ -1,0 +1,173 @@
+"""The definition of RMSNorm: against exact moments, at every convention; its allowance against
+emulated roundings, right code, and wrong code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+from attnspec.oracle.errors import errors_of
+from attnspec.oracle.expected import tape_of
+from attnspec.oracle.float64 import FLOAT64
+from attnspec.oracle.plan import planned
+from attnspec.oracle.precision import EVALUATION, contract
+from attnspec.spec.moments import PLACEMENTS
+from attnspec.spec.rms_norm_definition import DEFINITIONS, GAINS, rms_norm
+from tests.norm_cases import DIGITS, FAMILIES, affine, exact_rms_norm, rows
+from tests.norm_tapes import arrays, assert_tape_is, parameters, worst_emulated
+
+Array = np.ndarray[Any, Any]
+EPS = (1e-6, 1e-5, 1.0, 2.0**-20)
+NONZERO = tuple(name for name in FAMILIES if name not in ("zero", "sparse"))
+"""Without eps a row of zeros has no value."""
+
+
+def drawn(g: np.random.Generator, turn: int, placement: str, dtype: str) -> Array:
+    """Rows for one turn."""
+    families = NONZERO if placement == "none" else tuple(FAMILIES)
+    return rows(g, families[turn % len(families)], dtype)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("gain", [*GAINS, None])
+def test_every_convention_is_what_exact_moments_give(placement: str, gain: str | None) -> None:
+    definition = rms_norm(weight=gain is not None, eps_placement=placement, gain=gain or GAINS[0])
+    g = np.random.default_rng(5)
+    for turn in range(2 * len(FAMILIES)):
+        x = drawn(g, turn, placement, "float64")
+        given, eps = {"x": x} | affine(g, x.shape[1], "float64"), EPS[turn % len(EPS)]
+        weight = given["weight"] if gain else None
+        with mpmath.workdps(DIGITS):
+            exact = exact_rms_norm(x, eps, placement, weight, gain or GAINS[0])
+            key = parameters(definition, x, eps)
+            assert_tape_is(definition, key, arrays(definition, given), exact)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda d: d.name)
+def test_no_emulated_rounding_leaves_the_allowance(definition: Any, dtype: str) -> None:
+    g = np.random.default_rng(9)
+    declared: tuple[Any, ...] = (None, "strict", {"statistics": "storage"})
+    worst, placement = 0.0, definition.name.split(".")[1]
+    for turn in range(3 * len(FAMILIES)):
+        x = drawn(g, turn, placement, dtype)
+        given = arrays(definition, {"x": x} | affine(g, x.shape[1], dtype))
+        key = parameters(definition, x, EPS[turn % len(EPS)])
+        rules = contract(dtype, declared[turn % 3])
+        worst = max(worst, worst_emulated(definition, key, given, rules, g))
+    assert worst > 0.3
+
+
+def test_clamped_covers_both_sides_of_a_tie() -> None:
+    """A mean square that is eps but for rounding: code may divide by either's root."""
+    definition = rms_norm(weight=False, eps_placement="clamped")
+    x = np.full((1, 3), 0.1)
+    eps = 0.1 * 0.1
+    key = tuple(parameters(definition, x, eps).items())
+    v, e = planned(tape_of(definition), errors_of(contract("float32")), key)({"x": x})
+    for square in (eps, float(np.float32(0.1) ** 2), eps * (1 + 2.0**-24)):
+        assert (np.abs(x / np.sqrt(square) - v) <= e).all()
+
+
+def test_a_row_of_zeros_has_no_value_without_eps() -> None:
+    zero = np.zeros((1, 3))
+    for placement in PLACEMENTS:
+        definition = rms_norm(weight=False, eps_placement=placement)
+        key = tuple(parameters(definition, zero, 1e-6).items())
+        value = planned(tape_of(definition), FLOAT64, key)({"x": zero})
+        assert np.isnan(value).all() == (placement == "none")
+        assert placement == "none" or not value.any()
+
+
+def by_torch(x: Any, w: Any, eps: float) -> Any:
+    """The library's own."""
+    import torch
+
+    return torch.nn.functional.rms_norm(x, x.shape[-1:], w, eps)
+
+
+def by_steps(x: Any, w: Any, eps: float) -> Any:
+    """Cast to the dtype before the gain, as Llama's code does."""
+    import torch
+
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    return w * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)).to(x.dtype)
+
+
+def by_dividing(x: Any, w: Any, eps: float) -> Any:
+    """By a root of a norm, all in a wide format."""
+    import torch
+
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    square = torch.linalg.vector_norm(wide, dim=-1, keepdim=True) ** 2 / x.shape[-1]
+    return (wide / torch.sqrt(square + eps) * w.to(wide.dtype)).to(x.dtype)
+
+
+def another_eps(x: Any, w: Any, eps: float) -> Any:
+    return by_torch(x, w, eps / 10)
+
+
+def outside_of_the_root(x: Any, w: Any, eps: float) -> Any:
+    return x / (x.pow(2).mean(-1, keepdim=True).sqrt() + eps) * w
+
+
+def one_added(x: Any, w: Any, eps: float) -> Any:
+    return by_torch(x, 1 + w, eps)
+
+
+def centred(x: Any, w: Any, eps: float) -> Any:
+    return by_torch(x - x.mean(-1, keepdim=True), w, eps)
+
+
+def shares(
+    function: Callable[..., Any], dtype: str, preset: str | None, families: tuple[str, ...]
+) -> list[float]:
+    """For each call the worst error over its allowance."""
+    torch = pytest.importorskip("torch")
+    g, found = np.random.default_rng(21), []
+    definition, kind = rms_norm(), getattr(torch, dtype)
+    for turn in range(3 * len(families)):
+        x = rows(g, families[turn % len(families)], dtype)
+        x = x if x.shape[1] > 2 else np.repeat(x, 5, axis=1)
+        weight = affine(g, x.shape[1], dtype)["weight"]
+        given, eps = {"x": x, "weight": weight}, (1e-6, 1e-4)[turn % 2]
+        key = tuple(parameters(definition, x, eps).items())
+        v, e = planned(tape_of(definition), errors_of(contract(dtype, preset)), key)(given)
+        tensors = (torch.from_numpy(given[name]).to(kind) for name in ("x", "weight"))
+        error = np.abs(function(*tensors, eps).to(torch.float64).numpy() - v)
+        judged = np.isfinite(e) & (e > 0.0)
+        found.append(float((error[judged] / (e[judged] * (1 + EVALUATION))).max(initial=0.0)))
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("function", "preset"), [(by_torch, "strict"), (by_steps, None), (by_dividing, "strict")]
+)
+def test_right_code_stays_within_and_comes_near(
+    function: Callable[..., Any], preset: str | None, dtype: str
+) -> None:
+    worst = max(shares(function, dtype, preset, tuple(FAMILIES)))
+    assert (0.1 if dtype == "float32" else 0.5) < worst <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("function", "family"),
+    [
+        (another_eps, "near eps"),
+        (outside_of_the_root, "near eps"),
+        (one_added, "normal"),
+        (centred, "normal"),
+    ],
+)
+def test_wrong_code_never_stays_within(function: Callable[..., Any], family: str) -> None:
+    assert min(shares(function, "float32", None, (family,))) > 1.0
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_cast_before_the_gain_is_one_that_a_strict_contract_forbids(dtype: str) -> None:
+    assert max(shares(by_steps, dtype, "strict", ("normal",))) > 1.0
