@@ -39,6 +39,17 @@ class Plan:
             else:
                 arguments = [self._constants[a] for a in op.args]
                 self._constants[register] = closure(*arguments)
+        self._forget_parts()
+
+    def _forget_parts(self) -> None:
+        """Keep the constants that a call reads: what they were made from may be far larger (the
+        signs of a Hadamard matrix come from an array with an axis of binary digits)."""
+        read = {result.register for result in self.tape.results}
+        read.update(argument for _, _, args in self._steps for argument in args)
+        self._constants = [
+            constant if register in read else None
+            for register, constant in enumerate(self._constants)
+        ]
 
     @cached_property
     def work(self) -> int:

@@ -3,6 +3,7 @@ in which it is computed."""
 
 from __future__ import annotations
 
+import tracemalloc
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +16,7 @@ from attnspec.oracle.expected import expected, tape_of, value_of
 from attnspec.oracle.plan import Plan, planned
 from attnspec.oracle.precision import EVALUATION, NUMPY_TYPES, contract, snapped
 from attnspec.oracle.rationals import RATIONALS
+from attnspec.oracle.source import source
 from attnspec.spec.hadamard_definition import SCALINGS, hadamard
 from tests.emulation import STYLES, Emulated
 
@@ -198,6 +200,34 @@ def test_nothing_is_known_where_a_partial_sum_may_overflow() -> None:
     assert np.isfinite(
         expected(hadamard("orthonormal"), sizes(2, 2), {"x": x}, contract("bfloat16")).allowance
     ).all()
+
+
+def test_a_plan_keeps_the_signs_and_not_what_they_were_made_from() -> None:
+    """Held: the signs and the two choices by sign, as numbers; made: one more axis of digits."""
+    bits, n = 8, 256
+    tape = tape_of(hadamard("orthonormal"))
+    rules = errors_of(contract("float32"))
+    tracemalloc.start()
+    plan = Plan(tape, rules, sizes(1, bits))
+    held, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most > bits * n * n * 8
+    assert held < 5 * n * n * 8
+    assert np.isfinite(plan({"x": np.ones((1, n))})[1]).all()
+
+
+def test_printed_source_computes_what_the_tape_does() -> None:
+    x = np.random.default_rng(2).standard_normal((3, 8))
+    for scaling in SCALINGS:
+        scope: dict[str, Any] = {"np": np}
+        text = source(tape_of(hadamard(scaling)))
+        exec(text, scope)  # the text is ours: running it is the test
+        printed = scope[f"hadamard_{scaling}"](x, **sizes(3, 3)).astype(np.float64)
+        key = tuple(sizes(3, 3).items())
+        rules = errors_of(contract("float64"))
+        value, error = planned(tape_of(hadamard(scaling)), rules, key)({"x": x})
+        assert (np.abs(printed - value) <= 2.0 * error).all()
+        assert "may be rounded as activations" in text
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
