@@ -87,9 +87,9 @@ def _definition(
 ) -> Definition:  # fmt: skip
     limits = _limits if selection.causal else ()
     axes = ((_b, _batch), (_i, _t), *keys)
-    return Definition(
-        f"select_top_k.{name}", expression, axes, arrays, (_batch, _t, _s, _k, *limits)
-    )
+    parts = ["select_top_k", name, *(["causal"] if selection.causal else [])]
+    parts += ["lowest_index"] if selection.ties == "lowest-index" else []
+    return Definition(".".join(parts), expression, axes, arrays, (_batch, _t, _s, _k, *limits))
 
 
 @cache
