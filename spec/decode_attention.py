@@ -35,7 +35,7 @@ def _plain(expression: sp.Expr) -> sp.Expr:
 
 
 @cache
-def _decoded(*, window: bool = False) -> sp.Expr:
+def decoded(*, window: bool = False) -> sp.Expr:
     """The definition for a sequence of n tokens."""
     plain = _plain(decode_attention(window=window).expression)
     lengths = {node for node in plain.atoms(sp.Indexed) if str(node.base) == "lengths"}
@@ -43,13 +43,13 @@ def _decoded(*, window: bool = False) -> sp.Expr:
 
 
 @cache
-def _last_row() -> sp.Expr:
+def last_row() -> sp.Expr:
     """The last row of causal attention over n tokens, read from the cache."""
     plain = _plain(attention(Options(ranges=True)).expression)
     given = {"s": _length, "t": _length, "offset": 0, "left": sp.oo, "right": 0, "i": _length - 1}
     row = plain.xreplace({symbol: sp.sympify(given[name]) for name, symbol in _named(plain).items()
                           if name in given})  # fmt: skip
-    caches = {str(node.base): node.base for node in _decoded().atoms(sp.Indexed)}
+    caches = {str(node.base): node.base for node in decoded().atoms(sp.Indexed)}
 
     def cached(node: sp.Indexed) -> sp.Expr:
         batch, head, _, channel = node.indices
@@ -89,7 +89,7 @@ def _by_numerators(expression: sp.Expr) -> sp.Expr:
 
 
 def _slot() -> sp.Symbol:
-    return _named(_decoded())["j"]
+    return _named(decoded())["j"]
 
 
 def _averaged(slots: sp.Expr) -> sp.Expr:
@@ -101,8 +101,8 @@ def _averaged(slots: sp.Expr) -> sp.Expr:
 
 def _score(slot: sp.Expr) -> sp.Expr:
     """The numerator that the formula gives to a slot: exp(scale q.k - M)."""
-    names = _named(_decoded())
-    bases = {str(node.base): node.base for node in _decoded().atoms(sp.Indexed)}
+    names = _named(decoded())
+    bases = {str(node.base): node.base for node in decoded().atoms(sp.Indexed)}
     b, h, channel = (names[name] for name in ("b", "h", "l"))
     group = sp.floor(h * names["groups"] / names["heads"])
     product = bases["q"][b, h, 0, channel] * bases["k_cache"][b, group, slot, channel]
@@ -113,10 +113,10 @@ def _score(slot: sp.Expr) -> sp.Expr:
 def _slots() -> tuple[Step, ...]:
     """That a decoding query sees the slots below the length, and reads no other."""
     j = _slot()
-    numerator, value = _exponential(_decoded()), _value(_decoded())
+    numerator, value = _exponential(decoded()), _value(decoded())
     inside, beyond = {_length: j + 1 + _beyond}, {j: _length + _beyond}
-    cached = {node for node in _decoded().atoms(sp.Indexed) if "cache" in str(node.base)}
-    reads = [node for node in _decoded().atoms(choice) if node.args[0] in cached]
+    cached = {node for node in decoded().atoms(sp.Indexed) if "cache" in str(node.base)}
+    reads = [node for node in decoded().atoms(choice) if node.args[0] in cached]
     return (
         Step("a key and a value are read, under a condition each", len(cached) == len(reads) == 2),
         Step(
@@ -144,13 +144,13 @@ def _first_slots() -> Step:
 
 
 def _definition() -> tuple[Step, ...]:
-    slots = _named(_decoded())["slots"]
-    seen = _decoded().atoms(sp.StrictGreaterThan)
+    slots = _named(decoded())["slots"]
+    seen = decoded().atoms(sp.StrictGreaterThan)
     return (
         *_slots(),
         Step(
             "the output is the sum of numerators times values, over that of the numerators",
-            _by_numerators(_decoded()) - _averaged(slots),
+            _by_numerators(decoded()) - _averaged(slots),
         ),
         *gathering(),
         _first_slots(),
@@ -158,28 +158,28 @@ def _definition() -> tuple[Step, ...]:
             "for n = 0 no slot is seen",
             sp.Matrix([node.lhs.subs(_length, 0).doit() for node in seen]),
         ),
-        Step("and the output is 0", _decoded().subs(_length, 0).doit()),
+        Step("and the output is 0", decoded().subs(_length, 0).doit()),
     )
 
 
 def _as_last_row() -> tuple[Step, ...]:
     inside = {_length: _slot() + 1 + _beyond}
-    slots = _named(_decoded())["slots"]
+    slots = _named(decoded())["slots"]
     return (
         *_slots(),
         Step(
             "row n - 1 of causal attention over n tokens has the same numerators",
-            _exponential(_last_row()).subs(inside) - _exponential(_decoded()).subs(inside),
+            _exponential(last_row()).subs(inside) - _exponential(decoded()).subs(inside),
         ),
         Step(
             "and the same values",
-            _value(_last_row()) - _value(_decoded()).subs(inside),
+            _value(last_row()) - _value(decoded()).subs(inside),
         ),
         Step(
             "both are averages by the numerators: over n keys",
-            _by_numerators(_last_row()) - _averaged(_length),
+            _by_numerators(last_row()) - _averaged(_length),
         ),
-        Step("and over the slots", _by_numerators(_decoded()) - _averaged(slots)),
+        Step("and over the slots", _by_numerators(decoded()) - _averaged(slots)),
         *gathering(),
         _first_slots(),
     )
@@ -209,9 +209,9 @@ def _chunks() -> tuple[Step, ...]:
 
 
 def _windows() -> tuple[Step, ...]:
-    numerator, j = _exponential(_decoded(window=True)), _slot()
-    left = _named(_decoded(window=True))["left"]
-    plain = _exponential(_decoded())
+    numerator, j = _exponential(decoded(window=True)), _slot()
+    left = _named(decoded(window=True))["left"]
+    plain = _exponential(decoded())
     near = {j: _length - 1 - _back, left: _back + _beyond}
     return (
         Step(

@@ -188,7 +188,7 @@ def _turned_places() -> tuple[Step, ...]:
                         f"{layout}, {direction}: pair c of {name} at token {token} is that of "
                         f"X W_{name}, turned by {token} base^(-2c/d)",
                         (sp.Matrix([at[first], at[second]]) - block(angle) * pair).applyfunc(
-                            sp.simplify
+                            sp.expand
                         ),
                     )
                 )

@@ -140,13 +140,14 @@ def _example(call: MultiHead, tokens_given: list[list[list[int]]], place: int) -
     sizes = {"batch": 1, "heads": 1, "groups": 1, "n": 2, "width": 2, "d": 2, "e": 2}
     arrays = {"x": tokens_given, "w_q": _FIRST, "w_k": _FIRST, "w_v": _SECOND, "w_o": _ALL}
     given = sizes | {"base": 10000}
-    return sp.simplify(entry_value(multi_head_attention(call), given, arrays, (0, place, 1)))
+    value = entry_value(multi_head_attention(call), given, arrays, (0, place, 1))
+    return sp.cancel(value.subs(sp.sin(1) ** 2, 1 - sp.cos(1) ** 2))
 
 
 def _no_positions() -> tuple[Step, ...]:
     plain, turning = MultiHead(), MultiHead(layout="interleaved")
     swapped = [_TOKENS[0][::-1]]
-    far, near = sp.exp(sp.cos(1) / sp.sqrt(2)), sp.exp(1 / sp.sqrt(2))
+    ratio = sp.exp(sp.expand((sp.cos(1) - 1) / sp.sqrt(2)))
     return (
         *_causal_attention(),
         Step("without the mask no place of a token is in what it computes", _without_places(plain)),
@@ -168,11 +169,10 @@ def _no_positions() -> tuple[Step, ...]:
             _example(MultiHead(causal=True), _TOKENS, 1),
         ),
         Step(
-            "with RoPE the farther one has exp(cos(1) / sqrt(2)), its own exp(1 / sqrt(2))",
-            sp.simplify(
-                _example(MultiHead(causal=True, layout="interleaved"), _TOKENS, 1)
-                - (far - near) / (far + near)
-            ),
+            "with RoPE the farther one has r = exp((cos(1) - 1) / sqrt(2)) times the weight of the "
+            "nearer: (r - 1) / (r + 1)",
+            _example(MultiHead(causal=True, layout="interleaved"), _TOKENS, 1)
+            - (ratio - 1) / (ratio + 1),
         ),
     )
 
