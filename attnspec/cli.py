@@ -102,6 +102,80 @@ def faults(json_file: Path | None) -> None:
 
 
 @main.command()
+@click.option("--component", "components", multiple=True, metavar="NAME", help="Only this one.")
+@click.option(
+    "--document",
+    "documents",
+    multiple=True,
+    metavar="NUMBER",
+    help="Only statements of this document: 000, 003 or 004.",
+)
+@click.option(
+    "--verdict",
+    "verdicts",
+    multiple=True,
+    metavar="NAME",
+    help="Only holds, holds-if, corrected, refuted or empirical.",
+)
+@click.option(
+    "--form",
+    "forms",
+    multiple=True,
+    metavar="NAME",
+    help="Only what is proved as symbolic, block, fixed, exact, numeric or none.",
+)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path),
+    is_flag=False,
+    flag_value="-",
+    metavar="[FILE]",
+    help="As JSON, into a file or printed.",
+)
+def claims(json_file: Path | None, **given: Any) -> None:  # fmt: skip
+    """List the register: every statement of the documents, and what is true of it.
+
+    Options that select may be given several times.
+    """
+    from attnspec.register import Choice
+    from attnspec.showing import claims_shown
+
+    claims_shown(console(), Choice(**given), json_file)
+
+
+@main.command()
+@click.argument("name", metavar="ID")
+def show(name: str) -> None:
+    """Show one claim whole: statement, source, conditions, derivation, laws and faults.
+
+    An ID is that of a claim, such as rope.relative_invariance, or the number of a statement of
+    the documents, such as C042.
+    """
+    from attnspec.register import claim_of
+    from attnspec.showing import print_claim
+
+    print_claim(console(), claim_of(name))
+
+
+@main.command()
+@click.argument("names", metavar="[ID]...", nargs=-1)
+@click.option(
+    "-n",
+    "workers",
+    type=click.IntRange(1),
+    metavar="WORKERS",
+    help="Processes, by default one a core.",
+)
+@click.pass_context
+def prove(ctx: click.Context, names: tuple[str, ...], workers: int | None) -> None:  # fmt: skip
+    """Run derivations again, all of them or those of some claims."""
+    from attnspec.showing import proved_exit
+
+    ctx.exit(proved_exit(console(), names, workers))
+
+
+@main.command()
 @click.option("--fault", "only", multiple=True, metavar="ID", help="Only this fault.")
 @click.option(
     "--all-laws",

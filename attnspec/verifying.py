@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from attnspec import choices
 from attnspec.devices import devices_of
@@ -20,6 +18,7 @@ from attnspec.judging import LawError
 from attnspec.listing import print_score
 from attnspec.loading import Loaded, load
 from attnspec.outcome import Outcome, Run
+from attnspec.progress import bar
 from attnspec.report import print_comparison, print_failures, print_run
 from attnspec.runner import Selection, run
 from attnspec.score import score_json, scored
@@ -109,7 +108,7 @@ def _has_devices(
 
 
 def _run(target: Loaded, selection: Selection, effort: Effort, workers: int) -> Run:
-    with _bar(target.name) as told:
+    with bar(target.name) as told:
         return run(
             target,
             selection,
@@ -163,7 +162,7 @@ def scored_exit(
     if json_file is not None:
         check_writable(json_file)
     try:
-        with _bar("score") as told:
+        with bar("score") as told:
             score = scored(only, effort, every_law=every_law, workers=workers, progress=told)
     except LawError as error:
         raise UsageError(f"a mistake of the suite: {error}") from error
@@ -171,15 +170,3 @@ def scored_exit(
     if json_file is not None:
         written(json_file, json_text(score_json(score, effort)))
     return 1 if score.problems else 0
-
-
-@contextmanager
-def _bar(title: str) -> Iterator[Any]:
-    """A function to tell progress to: (label, done, total). Shown on a terminal only."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as p:
-        task = p.add_task(title, total=None)
-        yield lambda label, done, total: p.update(
-            task, description=f"{title}: {label}", completed=done, total=total
-        )

@@ -1,0 +1,236 @@
+"""`attnspec claims`, `show` and `prove`: what they list, what they run, and how they fail."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sympy as sp
+from click.testing import CliRunner, Result
+
+from attnspec import register
+from attnspec.cli import main
+from attnspec.impls.faults import FAULTS
+from attnspec.proving import proof_of, proved
+from attnspec.register import Choice, chosen, claim_of, tied
+from attnspec.runner import all_laws
+from attnspec.spec import CLAIMS
+from attnspec.spec.claim import Claim, Counterexample, Step
+from attnspec.spec.sources import document
+from attnspec.usage import UsageError
+
+
+def attnspec(*words: str) -> Result:
+    result = CliRunner().invoke(main, words)
+    assert "Traceback" not in result.output
+    return result
+
+
+def listed(*words: str) -> dict[str, Any]:
+    result = attnspec("claims", *words, "--json")
+    assert result.exit_code == 0
+    found: dict[str, Any] = json.loads(result.output)
+    return found
+
+
+def test_all_statements_are_listed() -> None:
+    found = listed()
+    rows = found["claims"]
+    assert len(rows) == 227
+    assert sum(found["counts"].values()) == 227
+    assert found["counts"]["holds"] == 101
+    assert found["counts"]["holds-if"] == 65
+    assert found["counts"]["corrected"] + found["counts"]["refuted"] == 44
+    assert found["counts"]["empirical"] == 17
+    for row in rows:
+        assert row["section"] in document(row["document"]).sections
+        assert row["verdict"] in register.VERDICTS
+        assert row["form"] in register.FORMS
+    by_document = [
+        sum(row["document"] == number for row in rows) for number in ("000", "003", "004")
+    ]
+    assert by_document == [25, 16, 186]
+    assert not any(row["number"] for row in found["lemmas"])
+    assert len(rows) + len(found["lemmas"]) == len(CLAIMS)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "field"),
+    [
+        ("--component", "rope", "component"),
+        ("--document", "003", "document"),
+        ("--verdict", "refuted", "verdict"),
+        ("--form", "exact", "form"),
+    ],
+)
+def test_claims_are_chosen_by_a_field(option: str, value: str, field: str) -> None:
+    rows = listed(option, value)["claims"]
+    assert rows == [row for row in listed()["claims"] if row[field] == value]
+    assert 0 < len(rows) < 227
+
+
+def test_several_values_of_one_field_are_joined_and_fields_are_met() -> None:
+    both = listed("--verdict", "refuted", "--verdict", "corrected", "--document", "000")["claims"]
+    assert {row["number"] for row in both} == {"A04", "A15", "A17", "A20"}
+
+
+def test_the_table() -> None:
+    result = attnspec("claims", "--component", "gqa", "--verdict", "corrected")
+    assert result.exit_code == 0
+    assert "C042" in result.output
+    assert "gqa.cache_ratios" in result.output
+    assert result.output.endswith("1 statement of the documents: 1 corrected\n")
+    assert max(map(len, result.output.splitlines())) <= 100
+    whole = attnspec("claims").output.splitlines()[-1]
+    assert whole.startswith("227 statements of the documents: 101 holds, 65 holds-if, ")
+    assert whole.endswith("lemmas of our own")
+
+
+def test_json_goes_into_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "claims.json"
+    result = attnspec("claims", "--json", str(file))
+    assert result.output == ""
+    assert json.loads(file.read_text()) == listed()
+    failed = attnspec("claims", "--json", str(tmp_path / "nowhere" / "claims.json"))
+    assert failed.exit_code == 2
+    assert "there is no directory" in failed.output
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("claims", "--component", "rop"), "unknown component 'rop'; did you mean 'rope'?"),
+        (("claims", "--verdict", "false"), "unknown verdict 'false'; allowed: holds, holds-if"),
+        (("claims", "--document", "001"), "unknown document '001'; did you mean"),
+        (("claims", "--form", "symbol"), "unknown proof form 'symbol'; did you mean 'symbolic'?"),
+        (("claims", "--component", "rms_norm", "--document", "000"), "no claim is all of that"),
+        (("show", "rope.groop_law"), "did you mean 'rope.group_law'?"),
+        (("show", "c999"), "unknown claim 'c999'; did you mean"),
+        (("prove", "rope.group_lwa"), "did you mean 'rope.group_law'?"),
+        (("prove", "C044"), "nothing to derive"),
+    ],
+    ids=lambda value: "_".join(value) if isinstance(value, tuple) else None,
+)
+def test_wrong_words(words: tuple[str, ...], says: str) -> None:
+    result = attnspec(*words)
+    assert result.exit_code == 2
+    assert says in result.output
+
+
+def test_a_claim_is_shown_whole() -> None:
+    result = attnspec("show", "c042")
+    assert result.exit_code == 0
+    entry = claim_of("C042")
+    assert entry.counterexample is not None
+    assert entry.derivation is not None
+    for text in (
+        entry.id, entry.verdict, entry.statement, entry.latex, entry.source.says, entry.truth,
+        entry.counterexample().inputs, *(step.says for step in entry.derivation()),
+    ):  # fmt: skip
+        assert text in result.output
+
+
+def test_a_claim_is_shown_with_its_laws_and_their_faults() -> None:
+    tie = tied(claim_of("rope.orthogonal"))
+    assert "rope.orthogonal" in tie.laws[0].claims
+    output = attnspec("show", "rope.orthogonal").output
+    for text in (*(law.id for law in tie.laws), *(fault.id for fault in tie.faults)):
+        assert text in output
+
+
+def test_a_repeated_statement_shows_the_derivation_of_the_other() -> None:
+    entry = next(claim for claim in CLAIMS if claim.same_as)
+    output = attnspec("show", entry.id).output
+    assert f"It repeats {entry.same_as}" in output
+    derivation = claim_of(entry.same_as).derivation
+    assert derivation is not None
+    assert derivation()[0].says in output
+
+
+def test_conditions_are_shown() -> None:
+    entry = next(claim for claim in CLAIMS if claim.conditions)
+    assert f"D1: {entry.conditions[0].text}" in attnspec("show", entry.id).output
+
+
+def test_every_number_finds_its_claim() -> None:
+    assert all(claim_of(entry.number.lower()) is entry for entry in CLAIMS if entry.number)
+
+
+def test_every_claim_that_a_law_names_exists() -> None:
+    ids = {claim.id for claim in CLAIMS}
+    assert [name for law in all_laws() for name in law.claims if name not in ids] == []
+    assert FAULTS
+
+
+def test_proving_in_processes() -> None:
+    result = attnspec("prove", "A04", "rope.group_law", "C042", "-n", "2")
+    assert result.exit_code == 0
+    assert result.output.startswith("3 derivations, ")
+    assert ": all close; the slowest, " in result.output
+
+
+def test_a_repeated_statement_is_proved_once() -> None:
+    entry = next(claim for claim in CLAIMS if claim.same_as)
+    (proof,) = proved([entry, claim_of(entry.same_as)], workers=1)
+    assert proof.claim == entry.same_as
+
+
+def open_step(claim: Claim) -> Claim:
+    def derivation() -> tuple[Step, ...]:
+        return (*claim.derivation(), Step("one more", sp.Symbol("left_over")))  # type: ignore[misc]
+
+    return replace(claim, derivation=derivation)
+
+
+def no_steps(claim: Claim) -> Claim:
+    return replace(claim, derivation=lambda: ())
+
+
+def raising(claim: Claim) -> Claim:
+    def derivation() -> tuple[Step, ...]:
+        raise ZeroDivisionError("nothing there")
+
+    return replace(claim, derivation=derivation)
+
+
+def agreeing(claim: Claim) -> Claim:
+    one = sp.Integer(1)
+    return replace(claim, counterexample=lambda: Counterexample("any", one, one))
+
+
+BREAKS = [
+    (open_step, "open step: one more: left_over"),
+    (no_steps, "the derivation has no steps"),
+    (raising, "ZeroDivisionError: nothing there"),
+    (agreeing, "the counterexample does not contradict: 1 against 1"),
+]
+ONE_OF_EACH_FORM = [
+    next(c for c in CLAIMS if c.form == form and c.derivation)
+    for form in ("symbolic", "block", "fixed", "exact")
+]
+
+
+@pytest.mark.parametrize("claim", ONE_OF_EACH_FORM, ids=lambda claim: claim.form)
+@pytest.mark.parametrize(
+    ("broken", "says"), BREAKS, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_a_broken_derivation_is_named(
+    claim: Claim, broken: Any, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = tuple(broken(entry) if entry is claim else entry for entry in CLAIMS)
+    monkeypatch.setattr(register, "CLAIMS", wrong)
+    assert proof_of("rope.group_law").holds or claim.id == "rope.group_law"
+    result = attnspec("prove", claim.id, "softmax.definition", "-n", "1")
+    assert result.exit_code == 1
+    assert f"{claim.id} is not proved:" in result.output
+    assert says in result.output
+    shown = attnspec("show", claim.id) if broken is open_step else None
+    assert shown is None or "OPEN, left_over is left" in shown.output
+
+
+def test_nothing_chosen() -> None:
+    with pytest.raises(UsageError, match="no claim is all of that at once"):
+        chosen(Choice(components=["rms_norm"], documents=["000"]))
