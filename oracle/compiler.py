@@ -19,6 +19,7 @@ from attnspec.spec.definition import (
     Maximum,
     choice,
     either,
+    larger,
     rnd,
     weights,
 )
@@ -95,8 +96,8 @@ class Compiler(Reductions):
             return self.product(node, place)
         if isinstance(node, sp.Pow):
             return self.power(node, place)
-        if isinstance(node, (sp.Max, sp.Min)):
-            name = "max" if isinstance(node, sp.Max) else "min"
+        if isinstance(node, (sp.Max, sp.Min, larger)):
+            name = "min" if isinstance(node, sp.Min) else "max"
             return self.chain(name, node.args, place)
         if isinstance(node, sp.Abs):
             return self.unary("abs", node, place)

@@ -1,10 +1,10 @@
 """What a component's definition is made of, beside plain sympy.
 
 A definition is one sympy expression over `IndexedBase`, `Sum` and `Piecewise` with symbolic
-sizes. Five nodes are added: `rnd`, which marks a place where an implementation may round;
-`either`, for a number that implementations compute in two equal ways; `choice`, which is Piecewise
-but opaque to sympy; `weights`, which says that a number is a softmax weight; and `Maximum`, the
-largest entry along an index, which sympy lacks.
+sizes. Six nodes are added: `rnd`, which marks a place where an implementation may round; `either`,
+for a number that implementations compute in two equal ways; `choice` and `larger`, which are
+Piecewise and Max but opaque to sympy; `weights`, which says that a number is a softmax weight; and
+`Maximum`, the largest entry along an index, which sympy lacks.
 """
 
 from __future__ import annotations
@@ -75,6 +75,13 @@ class choice(sp.Function):  # type: ignore[misc]  # sympy is untyped  # noqa: N8
 
     def _eval_is_integer(self) -> Any:
         return self.args[0].is_integer and self.args[2].is_integer
+
+
+class larger(sp.Function):  # type: ignore[misc]  # sympy is untyped  # noqa: N801
+    """`larger(a, b)`: the larger of two numbers. sympy's own maximum compares what it knows to be
+    real, which no marked number is."""
+
+    nargs = 2
 
 
 class weights(sp.Function):  # type: ignore[misc]  # sympy is untyped  # noqa: N801

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sympy as sp
 
-from attnspec.spec.definition import rnd
+from attnspec.spec.definition import larger, rnd
 
 eps = sp.Symbol("eps", nonnegative=True)
 """What keeps the division defined."""
@@ -38,8 +38,7 @@ def inverse_root(square: sp.Expr, placement: str) -> sp.Expr:
     elif placement == "outside":
         below = rnd(rnd(sp.sqrt(square), "statistics") + small, "statistics")
     elif placement == "clamped":
-        # sympy compares what it knows to be real, which no marked number is
-        below = sp.sqrt(sp.Max(square, small, evaluate=False))
+        below = sp.sqrt(larger(square, small))
     elif placement == "none":
         below = sp.sqrt(square)
     else:

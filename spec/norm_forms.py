@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import sympy as sp
 
-from attnspec.spec.definition import Definition, unmarked
+from attnspec.spec.definition import Definition, larger, unmarked
 from attnspec.spec.layer_norm_definition import layer_norm
 from attnspec.spec.rms_norm_definition import rms_norm
 from attnspec.spec.sums import distributed
@@ -47,7 +47,7 @@ def row_of(definition: Definition) -> sp.Expr:
             raise ValueError(f"{definition.name}: row {row} enters into row {rows}")
         return sp.IndexedBase(str(node.base.label), real=True)[channel]
 
-    return plain.replace(lambda node: isinstance(node, sp.Indexed), entry)
+    return plain.replace(lambda node: isinstance(node, sp.Indexed), entry).replace(larger, sp.Max)
 
 
 def layer_norm_form(*, placement: str = "inside", affine: bool = True) -> Form:

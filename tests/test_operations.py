@@ -17,7 +17,7 @@ from attnspec.oracle.float64 import FLOAT64
 from attnspec.oracle.plan import Plan
 from attnspec.oracle.precision import DEVIATIONS, EVALUATION, FORMATS, contract, snapped
 from attnspec.oracle.rationals import RATIONALS
-from attnspec.spec.definition import Definition, Maximum, either, rnd
+from attnspec.spec.definition import Definition, Maximum, either, larger, rnd
 from tests.emulation import STYLES, Emulated
 
 Array = np.ndarray[Any, Any]
@@ -48,6 +48,7 @@ REAL = {
     "square": x**2,
     "abs": sp.Abs(x, evaluate=False),
     "max": sp.Max(x, y),
+    "larger": larger(rnd(x, "statistics"), y),
     "min": sp.Min(x, y),
     "exp": sp.exp(x),
     "sin": sp.sin(x),
