@@ -27,16 +27,19 @@ def _stages() -> dict[str, Definition]:
 def silu_forms() -> tuple[Step, ...]:
     """That each way to the sigmoid is 1 / (1 + exp(-x))."""
     x = sp.Symbol("x", real=True)
-    by_exponential, by_tangent = silu(x).args[0].args
-    sigmoid = 1 / (1 + sp.exp(-x))
-    chosen = next(iter(by_exponential.atoms(choice)))
-    tangent = unmarked(by_tangent) / x
+    by_exponential, by_tangent = (unmarked(form) for form in silu(x).args[0].args)
     return (
-        Step("where x >= 0 it is 1 / (1 + exp(-x)) itself", sp.simplify(chosen.args[0] - sigmoid)),
-        Step("elsewhere exp(x) / (1 + exp(x))", sp.simplify(chosen.args[2] - sigmoid)),
         Step(
-            "and (1 + tanh(x / 2)) / 2 is the same",
-            sp.simplify(tangent.rewrite(sp.exp) - sigmoid),
+            "the form that is evaluated is x / (1 + exp(-x))",
+            by_exponential - x / (1 + sp.exp(-x)),
+        ),
+        Step(
+            "x (1 + tanh(x / 2)) / 2 is the same",
+            sp.simplify(by_tangent.rewrite(sp.exp) - by_exponential),
+        ),
+        Step(
+            "as exp(-x) grows beyond all bounds, the value vanishes",
+            sp.limit(by_exponential, x, -sp.oo),
         ),
     )
 
@@ -58,23 +61,17 @@ def definition() -> tuple[Step, ...]:
     gate, up = (
         sp.Sum(normed(middle, gain) * weight[w, f], (w, 0, width - 1)) for weight in (w_gate, w_up)
     )
-    (sigmoid,) = {node.args[0] for node in unmarked(last.expression).atoms(choice)}
-    network = sp.Sum(gate * sigmoid * up * w_down[f, w], (f, 0, hidden - 1))
+    network = sp.Sum(gate / (1 + sp.exp(-gate)) * up * w_down[f, w], (f, 0, hidden - 1))
     return (
         *silu_forms(),
         Step(
             "attention is given RMSNorm of the stream",
             unmarked(first.expression) - normed(entry, first.arrays[1]),
         ),
-        Step("the sigmoid is that of the gate", sigmoid - 1 / (1 + sp.exp(-gate))),
         Step(
             "the result is h + (silu(n w_gate) * (n w_up)) w_down, with h the stream plus "
             "attention's output and n RMSNorm of h",
-            unmarked(last.expression).replace(
-                lambda node: isinstance(node, choice), lambda node: node.args[0]
-            )
-            - middle
-            - network,
+            unmarked(last.expression) - middle - network,
         ),
     )
 
@@ -215,9 +212,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="transformer_layer.silu_forms",
         number="",
-        statement="The sigmoid by an exponential of either sign and the one by a hyperbolic "
-        "tangent are the same.",
-        latex=r"\frac1{1+e^{-x}}=\frac{e^x}{1+e^x}=\tfrac12\bigl(1+\tanh\tfrac x2\bigr)",
+        statement="The gate's function by an exponential and by a hyperbolic tangent is the same.",
+        latex=r"\frac x{1+e^{-x}}=\tfrac x2\bigl(1+\tanh\tfrac x2\bigr)",
         source=Source("004", "3.9 Synthesis", "A feed-forward network, unwritten."),
         verdict="holds",
         form="symbolic",

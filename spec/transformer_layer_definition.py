@@ -13,7 +13,7 @@ from functools import cache
 import sympy as sp
 
 from attnspec.spec.composition import Composition, Stage
-from attnspec.spec.definition import Definition, choice, either, rnd
+from attnspec.spec.definition import Definition, either, rnd
 from attnspec.spec.moments import PLACEMENTS, eps
 from attnspec.spec.multi_head_attention_definition import MultiHead, inside, multi_head_attention
 from attnspec.spec.residual_block_definition import block
@@ -50,13 +50,11 @@ _w_down = _array("w_down", _hidden, _width)
 
 
 def silu(x: sp.Expr) -> sp.Expr:
-    """x sigmoid(x). The sigmoid comes from an exponential that doesn't overflow, or from a
-    hyperbolic tangent: that both are one number is the claim `transformer_layer.silu_forms`."""
-    # sympy compares what it knows to be real, which no marked number is
-    above = sp.Ge(x, 0, evaluate=False)
-    by_exponential = choice(1 / (1 + sp.exp(-x)), above, sp.exp(x) / (1 + sp.exp(x)))
-    by_tangent = (1 + sp.tanh(x / 2)) / 2
-    forms = (x * rnd(sigmoid, "activations") for sigmoid in (by_exponential, by_tangent))
+    """x sigmoid(x). The sigmoid comes from an exponential, or from a hyperbolic tangent: that both
+    are one number is the claim `transformer_layer.silu_forms`. Where exp(-x) overflows, its inverse
+    is 0, and so is the sigmoid below what its format holds."""
+    sigmoids = (1 / (1 + sp.exp(-x)), (1 + sp.tanh(x / 2)) / 2)
+    forms = (x * rnd(sigmoid, "activations") for sigmoid in sigmoids)
     return rnd(either(*forms), "activations")
 
 
