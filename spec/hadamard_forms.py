@@ -115,6 +115,33 @@ def _apart() -> tuple[Step, ...]:
     )
 
 
+def _gradient() -> tuple[Step, ...]:
+    first, _ = _forms("orthonormal")
+    row, column = (axis for axis, _ in hadamard("orthonormal").axes)
+    n, bits = hadamard("orthonormal").parameters[1:]
+    (x,) = (node.base for node in first.atoms(sp.Indexed))
+    (entry,) = (total.limits[0][0] for total in first.atoms(sp.Sum) if total.has(x))
+    place = sp.Symbol("m", integer=True, nonnegative=True)
+    upstream = sp.IndexedBase("g", real=True)
+    slope = sp.diff(first, x[row, place]).doit()
+    inside = slope.replace(sp.Piecewise, lambda *branches: branches[0][0])
+    turned = first.replace(
+        lambda node: isinstance(node, sp.Indexed), lambda node: upstream[node.indices]
+    ).xreplace({column: place})
+    summed = sp.Sum(upstream[row, entry] * inside.xreplace({column: entry}), (entry, 0, n - 1))
+    return (
+        Step("signs are symmetric in row and column", sign(i, j, bits) - sign(j, i, bits)),
+        Step(
+            "the slope of entry c in x_m is s_mc / sqrt(n)",
+            inside - sign(place, column, bits) / sp.sqrt(n),
+        ),
+        Step(
+            "the sum over c of g_c times it is entry m of the transform of g",
+            sp.factor_terms(summed) - sp.factor_terms(turned),
+        ),
+    )
+
+
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="hadamard.definition",
@@ -136,5 +163,15 @@ CLAIMS: tuple[Claim, ...] = (
         verdict="holds",
         form="symbolic",
         derivation=_apart,
+    ),
+    Claim(
+        id="hadamard.gradient_eq_transform",
+        number="",
+        statement="The gradient is the transform of the upstream.",
+        latex=r"\nabla_x\langle g,Hx\rangle=H^Tg=Hg",
+        source=Source("004", "3.7 DSA", "Prints symmetric matrices."),
+        verdict="holds",
+        form="symbolic",
+        derivation=_gradient,
     ),
 )

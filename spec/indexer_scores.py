@@ -34,22 +34,47 @@ def _one_channel(queries: tuple[int, ...], key: sp.Expr) -> sp.Expr:
     return sized.doit().replace(lambda node: isinstance(node, sp.Indexed), value)
 
 
-def _weighted_sum() -> tuple[Step, ...]:
+def _sum_of_definition() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
+    """The sum over heads as written down, its head's product, and that of unit weights."""
     definition = indexer_scores(weighted=True)
     q, k, w = definition.arrays
     (b, _), (i, _), (j, _) = definition.axes
     heads, d = definition.parameters[1], definition.parameters[-1]
     h, c = sp.symbols("h l", integer=True, nonnegative=True)
     product = sp.Sum(q[b, h, i, c] * k[b, j, c], (c, 0, d - 1))
-    mine = sp.Sum(w[b, h, i] * rectified(product), (h, 0, heads - 1))
+    over = (h, 0, heads - 1)
+    weighed = sp.Sum(w[b, h, i] * rectified(product), over)
+    return weighed, product, sp.Sum(rectified(product), over)
+
+
+def _definition() -> tuple[Step, ...]:
+    weighed, _, plain = _sum_of_definition()
+    unit = weighed.replace(
+        lambda node: isinstance(node, sp.Indexed) and str(node.base.label) == "w",
+        lambda _: sp.S.One,
+    )
+    return (
+        Step(
+            "without marks it is the sum of w_h max(q_h k, 0) over heads",
+            unmarked(indexer_scores(weighted=True).expression) - weighed,
+        ),
+        Step(
+            "left out, the weights are 1",
+            unmarked(indexer_scores(weighted=False).expression) - unit,
+        ),
+        Step("which leaves the sum of max(q_h k, 0)", unit - plain),
+    )
+
+
+def _weighted_sum() -> tuple[Step, ...]:
+    heads = indexer_scores(weighted=False).parameters[1]
+    _, product, _ = _sum_of_definition()
     alone = unmarked(indexer_scores(weighted=False).expression).xreplace({heads: sp.S.One})
+    (h,) = (node.indices[1] for node in product.atoms(sp.Indexed) if len(node.indices) == 4)
     single = sp.Symbol("q", real=True)
     both = rectified(single) * rectified(-single)
     return (
-        Step(
-            "without marks the suite's expression is the sum of w_h max(q_h k, 0) over heads",
-            unmarked(definition.expression) - mine,
-        ),
+        *_definition(),
         Step(
             "one head of weight 1 is the printed form",
             alone.doit() - rectified(product.xreplace({h: sp.S.Zero, heads: sp.S.One})),
@@ -160,6 +185,16 @@ def _negative_chosen() -> Counterexample:
 
 
 CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        id="indexer_scores.definition",
+        number="",
+        statement="The expression that the suite evaluates is the weighted sum over heads.",
+        latex=r"I_{t,s}=\sum_hw_{t,h}\max(q_{t,h}\cdot k_s,0)",
+        source=Source("004", "3.7 DSA", "A formula for the score, of one product through a ReLU."),
+        verdict="holds",
+        form="symbolic",
+        derivation=_definition,
+    ),
     Claim(
         id="indexer_scores.weighted_sum_over_heads",
         number="C145",
