@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnspec.oracle.expected import value_of
+from attnspec.oracle.balls import BALLS, midpoints, precision
+from attnspec.oracle.expected import tape_of, value_of
+from attnspec.oracle.plan import planned
 from attnspec.spec.select_top_k_definition import (
     SELECTIONS,
     TIES,
@@ -126,3 +128,19 @@ def test_ties_leave_a_choice_only_where_they_may() -> None:
         lowest = run(accepted, Selection(ties="lowest-index"), row, 2, 0, indices=given)[0, 0]
         assert lowest == float(0 in indices)
     assert run(accepted, Selection(), row, 2, 0, indices=np.array([[[0, 1]]]))[0, 0] == 0.0
+
+
+def test_balls_and_float64_choose_the_same() -> None:
+    """Comparisons of numbers are exact in both, minus infinity included."""
+    g = np.random.default_rng(9)
+    scores = drawn(g, 3, 5)
+    given = {"batch": 2, "t": 3, "s": 5, "k": 2, "offset": 2, "left": FAR, "right": 0}
+    for selection in SELECTIONS:
+        for make in (may_be_selected, must_be_selected, selected_count):
+            definition = make(selection)
+            key = tuple((str(p), given[str(p)]) for p in definition.parameters)
+            with precision():
+                balls = planned(tape_of(definition), BALLS, key)({"scores": scores})
+                found, low = midpoints(balls)
+            assert np.array_equal(found, run(make, selection, scores, 2, 2))
+            assert not low.any()
