@@ -67,6 +67,7 @@ def _matrix_entry(factors: tuple[str, ...], row: sp.Symbol, column: sp.Expr) -> 
 
 
 def projections() -> tuple[Step, ...]:
+    """The definitions' projections, entry by entry: query latent, latent, query, key, value."""
     read = tokens()
     asking = unmarked(read.query_latent)
     queries = unmarked(mla_definition.content_query(read.query_latent))
@@ -154,20 +155,20 @@ def _softmax() -> tuple[Step, ...]:
     seen = sp.Le(j, i)
     row = any_shift(attended(logit, value, at["c"], at["length"], PLAIN))
     every = any_shift(attended(logit, value, at["c"], at["length"], Options(causal=False)))
-    some = sp.Sum(choice(sp.S.One, seen, sp.S.Zero), keys) > 0
     numerator = choice(sp.exp(choice(logit - _shift, seen, sp.S.Zero)), seen, sp.S.Zero)
     total = sp.Sum(_numerator[j], keys)
     weighed = sp.Sum(_numerator[j] / total * value, keys)
     return (
         Step(
             "a head's output is the sum of E_j v_j over the sum of E_j",
-            row.xreplace({some: sp.true}).xreplace({numerator: _numerator[j]}) - weighed,
+            row.xreplace({numerator: _numerator[j]}) - weighed,
         ),
         Step(
             "where E_j is exp(z_j - M) for a key at or before the query",
             numerator.subs(j, i - _after) - sp.exp(_logit[i - _after] - _shift),
         ),
         Step("and 0 for a later one", numerator.subs(j, i + 1 + _after)),
+        Step("the first key is seen by every query, so there is a sum", seen.subs(j, 0)),
         Step(
             "and without causality E_j is exp(z_j - M) for every key",
             every.xreplace({sp.exp(logit - _shift): _numerator[j]}) - weighed,
@@ -200,7 +201,7 @@ CLAIMS: tuple[Claim, ...] = (
         number="",
         statement="The expression that the suite evaluates projects, rotates, scores and weighs as "
         "the documents' formulas do, with the scale of both streams.",
-        latex=r"z_{ij}=\frac{q_i\cdot k_j+q^R_i\cdot k^R_j}{\sqrt{d+p}},\quad"
+        latex=r"z_{ij}=\frac{q_i\cdot k_j+q^R_i\cdot k^R_j}{\sqrt{d+p}},\quad "
         r"k_j=x_jW_{DKV}W_{UK},\ v_j=x_jW_{DKV}W_{UV}",
         source=Source("004", "3.6 Decoupled RoPE", "Content and position add up to a score."),
         verdict="holds",

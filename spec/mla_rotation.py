@@ -153,7 +153,7 @@ CLAIMS: tuple[Claim, ...] = (
         id="mla.key_turns_once",
         number="C121",
         statement="Keys must be rotated anew, depending on how far away the query is.",
-        latex=r"\tilde k_n=R_nk_n,\ \partial\tilde k_n/\partial m=0;\quad"
+        latex=r"\tilde k_n=R_nk_n,\ \partial\tilde k_n/\partial m=0;\quad "
         r"z=c^Q\,W_{UQ}R_{n-m}W_{UK}^T\,c^T",
         source=Source(
             "004", "3.6 MLA Conflict", "Rotation is applied anew by the distance to the query."

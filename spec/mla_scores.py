@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import sympy as sp
 
 from attnspec.spec import attention_definition
-from attnspec.spec.definition import rnd
+from attnspec.spec.definition import choice, rnd
+from attnspec.spec.substitution import substituted
 
 _i, _j = sp.symbols("i j", integer=True, nonnegative=True)
 """Query and key, as attention has them."""
@@ -69,12 +70,12 @@ def logits(content: Stream, position: Stream, scale: sp.Expr, options: Options) 
 
     scaled = attention_definition.logits(asked).replace(lambda node: isinstance(node, sp.Sum), both)
     (parameter,) = (p for p in scaled.free_symbols if p.name == "scale")
-    return scaled.xreplace({parameter: scale})
+    return substituted(scaled, {parameter: scale})
 
 
 def attended(
     z: sp.Expr, value: sp.Expr, channel: sp.Symbol, length: sp.Expr, options: Options
-) -> sp.Expr:
+) -> sp.Basic:
     """softmax of the logits over the keys that a query sees, times values: [b, h, i, channel]."""
     asked = _attention(options)
     formula = attention_definition.attention(asked)
@@ -83,5 +84,9 @@ def attended(
     given = formula.expression.args[0].replace(entries_of(formula.arrays[2]), lambda _: value)
     replaced = {attention_definition.logits(asked): z, old_channel: channel, **names}
     if options.causal:
-        replaced[attention_definition.sees(asked)] = sp.Le(_j, _i)
-    return given.xreplace(replaced)
+        seen = attention_definition.sees(asked)
+        (keys,) = (size for size in names if size.name == "s")
+        counted = sp.Sum(choice(sp.S.One, seen, sp.S.Zero), (_j, 0, keys - 1))
+        # every query sees the first key
+        replaced |= {seen: sp.Le(_j, _i), counted > 0: sp.true}
+    return substituted(given, replaced)
