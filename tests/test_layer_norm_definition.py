@@ -176,6 +176,9 @@ def test_the_mean_of_squares_less_the_square_of_the_mean_is_no_form() -> None:
     key = tuple(parameters(definition, x, 1e-5).items())
     v, e = planned(tape_of(definition), errors_of(contract("float32")), key)(given)
     tensors = [torch.from_numpy(given[name]).float() for name in ("x", "weight", "bias")]
-    for function, within in ((one_pass, False), (by_torch, True), (by_updating, True)):
+    judged: list[tuple[Callable[..., Any], bool]] = [
+        (one_pass, False), (by_torch, True), (by_updating, True)
+    ]  # fmt: skip
+    for function, within in judged:
         error = np.abs(function(*tensors, 1e-5).double().numpy() - v)
         assert bool((error <= e * (1 + EVALUATION)).all()) == within, function
