@@ -134,7 +134,10 @@ CLAIMS: tuple[Claim, ...] = (
         form="symbolic",
         conditions=(
             Condition("D1", "one token is decoded against cached latents, not many in prefill"),
-            Condition("D2", "the other way rebuilds keys at each step; keys kept are cheaper"),
+            Condition(
+                "D2",
+                "otherwise keys are rebuilt at each step; kept keys cost only d_k a score",
+            ),
             Condition("D3", "where 1/d_k > 1/r + 1/c, A is applied as W_UQ and then W_UK^T"),
         ),
         truth="It is the order of products that saves. A itself has r c numbers, in DeepSeek-V2 "

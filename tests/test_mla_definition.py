@@ -9,6 +9,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+import sympy as sp
 import torch
 
 from attnspec.oracle.adjoint import gradients
@@ -22,6 +23,7 @@ from attnspec.oracle.precision import EVALUATION, contract, snapped
 from attnspec.oracle.source import source
 from attnspec.spec import mla_definition
 from attnspec.spec.definition import Definition
+from attnspec.spec.exact_values import entry_value
 from attnspec.spec.mla_definition import CALLS, mla, mla_absorbed, mla_decode
 from attnspec.spec.mla_scores import Options
 from tests.emulation import STYLES, Emulated
@@ -198,6 +200,26 @@ def test_gradients_of_decoding_are_differences_in_balls() -> None:
                 ends.append(np.sum(planned(tape, BALLS, key)({**given, name: moved}) * weights))
             slope = (ends[0] - ends[1]) / (2 * step)
             assert abs(float(slope - gradient[at])) <= 2.0**-120, name
+
+
+@pytest.mark.parametrize("make", ORDERS)
+def test_exact_entries_are_those_of_the_tape(make: Any) -> None:
+    """The evaluation by sympy, on whole numbers."""
+    sizes: Sizes = {
+        "batch": 1, "heads": 2, "length": 2, "width": 2, "query_latent": 1, "latent": 1,
+        "rotary": 2, "d": 1, "e": 1, "base": 3,
+    }  # fmt: skip
+    arrays = {
+        "x": [[[1, 2], [-1, 1]]], "w_dq": [[1], [2]], "w_uq": [[1, -1]], "w_qr": [[1, 0, 1, 2]],
+        "w_dkv": [[1], [1]], "w_uk": [[2, 1]], "w_uv": [[1, 3]], "w_kr": [[1, 0], [0, 1]],
+        "w_o": [[1, 2], [0, 1]],
+    }  # fmt: skip
+    definition = make(Options(scaling="scores"))
+    given = {name: np.array(values, float) for name, values in arrays.items()}
+    value, error = run(definition, sizes, given)
+    for at in np.ndindex(value.shape):
+        exact = entry_value(definition, sizes, arrays, at)
+        assert abs(sp.N(exact, 30) - sp.Float(float(value[at]), 30)) <= 2.0 * error[at]
 
 
 @pytest.mark.parametrize("make", [*ORDERS, mla_decode])
