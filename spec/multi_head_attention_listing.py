@@ -141,7 +141,7 @@ def _example(call: MultiHead, tokens_given: list[list[list[int]]], place: int) -
     arrays = {"x": tokens_given, "w_q": _FIRST, "w_k": _FIRST, "w_v": _SECOND, "w_o": _ALL}
     given = sizes | {"base": 10000}
     value = entry_value(multi_head_attention(call), given, arrays, (0, place, 1))
-    return sp.cancel(value.subs(sp.sin(1) ** 2, 1 - sp.cos(1) ** 2))
+    return sp.together(value.subs(sp.sin(1) ** 2, 1 - sp.cos(1) ** 2))
 
 
 def _no_positions() -> tuple[Step, ...]:
