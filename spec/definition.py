@@ -83,6 +83,11 @@ class larger(sp.Function):  # type: ignore[misc]  # sympy is untyped  # noqa: N8
 
     nargs = 2
 
+    def _latex(self, printer: Any, exp: str = "") -> str:
+        """As a maximum."""
+        formula = rf"\max\left({', '.join(printer.doprint(a) for a in self.args)}\right)"
+        return rf"{{{formula}}}^{{{exp}}}" if exp else formula
+
 
 class weights(sp.Function):  # type: ignore[misc]  # sympy is untyped  # noqa: N801
     """`weights(value, logits, j, seen)`: a value that is the softmax weight of entry j among the

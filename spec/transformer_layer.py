@@ -237,7 +237,7 @@ CLAIMS: tuple[Claim, ...] = (
         id="transformer_layer.position_enters_in_attention",
         number="C181",
         statement="Position enters inside attention; the embedding is about meaning alone.",
-        latex=r"\partial/\partial\,\text{place}=0\text{ outside of attention},\quad"
+        latex=r"\partial/\partial\,\text{place}=0\text{ outside of attention},\quad "
         r"p_{m0}=\tfrac1{m+1}",
         source=Source(
             "004", "3.9 Synthesis", "The word embedding carries no position; attention adds it."

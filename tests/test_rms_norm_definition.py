@@ -9,12 +9,14 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+import sympy as sp
 
 from attnspec.oracle.errors import errors_of
 from attnspec.oracle.expected import tape_of
 from attnspec.oracle.float64 import FLOAT64
 from attnspec.oracle.plan import planned
 from attnspec.oracle.precision import EVALUATION, contract
+from attnspec.spec.definition import larger
 from attnspec.spec.moments import PLACEMENTS
 from attnspec.spec.rms_norm_definition import DEFINITIONS, GAINS, rms_norm
 from tests.norm_cases import DIGITS, FAMILIES, affine, exact_rms_norm, rows
@@ -71,6 +73,13 @@ def test_clamped_covers_both_sides_of_a_tie() -> None:
     v, e = planned(tape_of(definition), errors_of(contract("float32")), key)({"x": x})
     for square in (eps, float(np.float32(0.1) ** 2), eps * (1 + 2.0**-24)):
         assert (np.abs(x / np.sqrt(square) - v) <= e).all()
+
+
+def test_the_larger_of_two_prints_as_a_maximum() -> None:
+    a, b = sp.symbols("a b")
+    assert sp.latex(larger(a, b)) == r"\max\left(a, b\right)"
+    assert sp.latex(sp.sqrt(larger(a, b))) == r"\sqrt{\max\left(a, b\right)}"
+    assert sp.latex(larger(a, b) ** 2) == r"{\max\left(a, b\right)}^{2}"
 
 
 def test_a_row_of_zeros_has_no_value_without_eps() -> None:
