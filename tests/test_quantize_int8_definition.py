@@ -106,6 +106,9 @@ def test_wrong_integers_are_refused() -> None:
     }
     for name, (integers, right) in wrong.items():
         assert run(ENTRY_ACCEPTED, x=x, q=integers, scale=scale) == [right], name
+    past = np.array([[128.0, -128.0, 127.0]])
+    found = run(ENTRY_ACCEPTED, x=past, q=np.array([[128, -128, 127]]), scale=np.array([1.0]))
+    assert found == [[0, 0, 1]]
     nothing = np.zeros((1, 3))
     for s in (0.0, 1.0):
         found = run(ENTRY_ACCEPTED, x=nothing, q=np.array([[0, 1, -127]]), scale=np.array([s]))
