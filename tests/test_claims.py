@@ -136,7 +136,7 @@ def test_lookup() -> None:
     assert claim("rope.group_law").number == "C102"
     with pytest.raises(ValueError, match=r"no claim 'rope\.nothing'; of rope there are rope\.sig"):
         claim("rope.nothing")
-    with pytest.raises(ValueError, match="no claim 'nothing'; components with claims: attention, "):
+    with pytest.raises(ValueError, match="no claim 'nothing'; components with claims: alibi_bias, "):
         claim("nothing")
 
 
