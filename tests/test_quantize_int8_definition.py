@@ -92,7 +92,9 @@ def test_scales() -> None:
     for factor in (127.0 / 128.0, 1.0 + 2.0**-20, 1.0 - 2.0**-9, 0.0, -1.0):
         assert run(SCALE_ACCEPTED, x=x, scale=good * factor)[0] == 0
     assert run(JUDGED, x=x) == [1, 1, 0]
-    assert run(JUDGED, x=np.array([[2.0**128, 0.0], [127.0 * 2.0**-126, 0.0]])) == [0, 1]
+    highest = float(np.finfo(np.float32).max)
+    ends = [2.0**128 - 2.0**103, highest, 127.0 * 2.0**-126, 126.0 * 2.0**-126]
+    assert run(JUDGED, x=np.array(ends)[:, None]) == [0, 1, 1, 0]
 
 
 def test_wrong_integers_are_refused() -> None:
