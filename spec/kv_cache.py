@@ -71,7 +71,7 @@ def _append_only() -> tuple[Step, ...]:
     return (
         Step("a layer makes a token's key of that token alone", others == {("Xw_k", j)}),
         Step(
-            "turned by its own place or not at all: neither the newest place i nor the number of "
+            "turned by its own position or not at all: neither the newest, i, nor the number of "
             "tokens is in it",
             not any(_key(layout).has(i, tokens) for layout in (None, *LAYOUTS)),
         ),
@@ -148,7 +148,7 @@ CLAIMS: tuple[Claim, ...] = (
             Condition("D1", "attention is causal in every layer"),
             Condition(
                 "D2",
-                "keys are stored without positions, or turned by their own place: not by the "
+                "keys are stored without positions, or turned by their own position: not by the "
                 "distance to the newest token",
             ),
         ),

@@ -11,7 +11,7 @@ from functools import cache
 
 import sympy as sp
 
-from attnspec.spec.attention_definition import Options, attention
+from attnspec.spec.attention_definition import HEAD_ORDERS, Options, attention
 from attnspec.spec.attention_sums import entry_difference
 from attnspec.spec.claim import Claim, Source, Step
 from attnspec.spec.definition import Maximum, unmarked
@@ -150,15 +150,23 @@ def columns() -> tuple[Step, ...]:
 
 def same_block() -> tuple[Step, ...]:
     """That a head reads its own columns, and no others."""
-    own = {
-        (str(node.base), node.indices[2])
-        for node in output(MultiHead()).atoms(sp.Indexed)
-        if str(node.base) == "Xw_q"
-    }
+    groups = sp.Symbol("groups", integer=True, positive=True)
+
+    def read(name: str, order: str = HEAD_ORDERS[0]) -> set[sp.Expr]:
+        entries_read = output(MultiHead(head_order=order)).atoms(sp.Indexed)
+        return {node.indices[2] for node in entries_read if node.base == projections[name]}
+
     return (
+        Step("queries of head h are read at columns h d + l alone", read("w_q") == {h * size + l}),
         Step(
-            "queries of head h are read at columns h d + l alone",
-            own == {("Xw_q", h * size + l)},
+            "keys at columns g d + l and values at g e + c alone, g = floor(h groups / heads)",
+            read("w_k") == {sp.floor(h * groups / count) * size + l}
+            and read("w_v") == {sp.floor(h * groups / count) * value_size + c},
+        ),
+        Step(
+            "or, in tiled order, g = h mod groups",
+            read("w_k", "tiled") == {sp.Mod(h, groups) * size + l}
+            and read("w_v", "tiled") == {sp.Mod(h, groups) * value_size + c},
         ),
     )
 
@@ -169,7 +177,7 @@ def _pairs(layout: str) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
     return (2 * c, 2 * c + 1, size) if layout == "interleaved" else (c, c + half, 2 * half)
 
 
-def _turned_places() -> tuple[Step, ...]:
+def _turned_positions() -> tuple[Step, ...]:
     base = sp.Symbol("base", positive=True)
     steps: list[Step] = []
     for layout in LAYOUTS:
@@ -218,14 +226,14 @@ CLAIMS: tuple[Claim, ...] = (
         derivation=_definition,
     ),
     Claim(
-        id="multi_head_attention.rope_at_own_places",
+        id="multi_head_attention.rope_at_own_positions",
         number="",
-        statement="With RoPE the queries and keys of every head turn by their token's place, 0 to "
-        "n - 1; values don't.",
+        statement="With RoPE the queries and keys of every head turn by their token's position, 0 "
+        "to n - 1; values don't.",
         latex=r"q_i=R_i\,(XW_Q^{(h)})_i,\quad k_j=R_j\,(XW_K^{(h)})_j",
         source=Source("003", "3 Mechanism", "Turns query and key vectors of the heads."),
         verdict="holds",
         form="symbolic",
-        derivation=_turned_places,
+        derivation=_turned_positions,
     ),
 )

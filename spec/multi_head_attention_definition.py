@@ -72,14 +72,14 @@ def projected(weight: sp.IndexedBase, batch: sp.Expr, token: sp.Expr, column: sp
 def turned(
     entry: Callable[[sp.Expr], sp.Expr], token: sp.Expr, channel: sp.Expr, call: MultiHead
 ) -> sp.Expr:
-    """A channel of the vector with these entries, turned by RoPE by the place of its token."""
+    """A channel of the vector with these entries, turned by RoPE by its token's position."""
     if call.layout is None:
         return entry(channel)
     whole = rope(call.layout, call.direction)
     x, positions = whole.arrays
-    *_, place, own = (axis for axis, _ in whole.axes)
+    *_, position, own = (axis for axis, _ in whole.axes)
     turning = whole.parameters[-2]
-    first, _ = whole.expression.xreplace({turning: _d, own: channel, place: token}).args
+    first, _ = whole.expression.xreplace({turning: _d, own: channel, position: token}).args
     given = {
         node: entry(node.indices[-1]) if node.base == x else token
         for node in first[0].atoms(sp.Indexed)

@@ -142,13 +142,13 @@ def _shared_tokens() -> tuple[Step, ...]:
     read = {
         (str(node.base), *node.indices[:2])
         for node in output(MultiHead()).atoms(sp.Indexed)
-        if node.base == projections["w_q"]
+        if node.base in projections.values()
     }
     return (
         *_read_apart(),
         Step(
-            "all heads read the same tokens: only the column depends on the head",
-            read == {("Xw_q", b, i)},
+            "all heads read the same tokens: only columns depend on the head",
+            read == {("Xw_q", b, i), ("Xw_k", b, j), ("Xw_v", b, j)},
         ),
         Step(
             "tokens of independent entries of mean 0 and variance 1, columns a and b of two heads: "
@@ -160,7 +160,7 @@ def _shared_tokens() -> tuple[Step, ...]:
             mixed.subs(second, first) - sp.Sum(first[w] ** 2, (w, 0, width - 1)),
         ),
         Step(
-            "which is positive: they are uncorrelated for orthogonal columns alone",
+            "whose terms are no less than 0, so that it is 0 for a = 0 alone",
             (first[w] ** 2).is_nonnegative,
         ),
     )

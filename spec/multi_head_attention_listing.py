@@ -119,8 +119,8 @@ def _causal_attention() -> tuple[Step, ...]:
     )
 
 
-def _without_places(call: MultiHead) -> bool:
-    """Whether a result has no place of a token in it, but to say whose entries are read."""
+def _without_positions(call: MultiHead) -> bool:
+    """Whether a result has no position of a token in it, but to say whose entries are read."""
     entries = output(call).replace(
         lambda node: isinstance(node, sp.Indexed), lambda node: sp.Symbol(f"{node.base}")
     )
@@ -135,12 +135,12 @@ _TOKENS = [[[1, 1], [1, -1]]]
 _FIRST, _SECOND, _ALL = [[1, 0], [0, 0]], [[0, 0], [0, 1]], [[1, 0], [0, 1]]
 
 
-def _example(call: MultiHead, tokens_given: list[list[list[int]]], place: int) -> sp.Expr:
-    """The second channel at a place, for one head of two channels."""
+def _example(call: MultiHead, tokens_given: list[list[list[int]]], position: int) -> sp.Expr:
+    """The second channel at a position, for one head of two channels."""
     sizes = {"batch": 1, "heads": 1, "groups": 1, "n": 2, "width": 2, "d": 2, "e": 2}
     arrays = {"x": tokens_given, "w_q": _FIRST, "w_k": _FIRST, "w_v": _SECOND, "w_o": _ALL}
     given = sizes | {"base": 10000}
-    value = entry_value(multi_head_attention(call), given, arrays, (0, place, 1))
+    value = entry_value(multi_head_attention(call), given, arrays, (0, position, 1))
     return sp.together(value.subs(sp.sin(1) ** 2, 1 - sp.cos(1) ** 2))
 
 
@@ -150,8 +150,11 @@ def _no_positions() -> tuple[Step, ...]:
     ratio = sp.exp(sp.expand((sp.cos(1) - 1) / sp.sqrt(2)))
     return (
         *_causal_attention(),
-        Step("without the mask no place of a token is in what it computes", _without_places(plain)),
-        Step("with RoPE places are", not _without_places(turning)),
+        Step(
+            "without the mask no position of a token is in what it computes",
+            _without_positions(plain),
+        ),
+        Step("with RoPE positions are", not _without_positions(turning)),
         *relabelling(),
         Step(
             "so a query's sum of exponentials times values is that of shuffled tokens: outputs are "
@@ -235,7 +238,7 @@ CLAIMS: tuple[Claim, ...] = (
         source=Source("003", "4 Code", "Code for the mechanism, one step of which is RoPE."),
         verdict="corrected",
         form="symbolic",
-        truth="It carries out three: queries and keys are not turned. Places of tokens enter by "
+        truth="It carries out three: queries and keys are not turned. Positions enter by "
         "the causal mask alone; without it, shuffled tokens give shuffled outputs.",
         counterexample=_step_left_out,
         derivation=_no_positions,

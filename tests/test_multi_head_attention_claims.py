@@ -244,7 +244,7 @@ def test_a_definition_without_turned_keys_leaves_the_proof_open(
         return made
 
     monkeypatch.setattr("attnspec.spec.multi_head_attention.entries", queries_alone)
-    derivation = claim("multi_head_attention.rope_at_own_places").derivation
+    derivation = claim("multi_head_attention.rope_at_own_positions").derivation
     assert derivation is not None
     still = [step.says for step in derivation() if not is_closed(step)]
     assert len(still) == 4
