@@ -131,6 +131,7 @@ def _layer_bound() -> tuple[Step, ...]:
             sp.simplify(first.subs(of_unit) ** 2 - rest),
         ),
         Step("2 at d = 5", at(_LAYER, (1, 0, 0, 0, 0))[0] - 2),
+        Step("a single channel becomes 0, for any eps > 0", at(_LAYER, (7,), _small)[0]),
     )
 
 

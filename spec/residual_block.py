@@ -16,6 +16,7 @@ from attnspec.spec.norm_forms import at, channels, d, in_moments, layer_norm_for
 from attnspec.spec.normal import normal
 from attnspec.spec.residual_block_definition import Layer, block, residual_block
 from attnspec.spec.rms_norm_definition import Entry
+from attnspec.spec.sums import distributed
 from attnspec.spec.symbols import c, k, x
 
 _sublayer, _norm = sp.Function("f", real=True), sp.Function("N", real=True)
@@ -133,14 +134,24 @@ def _variances() -> tuple[Step, ...]:
     grown = sp.rsolve(size(_depth + 1) - size(_depth) - step, size(_depth), {size(0): start})
     damped = sp.rsolve(share(_depth + 1) - share(_depth) / sp.sqrt(2), share(_depth), {share(0): 1})
     hat = layer_norm_form(affine=False).value
+    branch = sp.IndexedBase("f", real=True)
+    both = distributed(sp.Sum((x[c] + branch[c]) ** 2, channels))
     return (
         Step(
-            "pre-norm, branches of variance r uncorrelated to the stream: variance s0 + l r",
+            "the squares of a sum: those of stream and branch, and twice their products, which are "
+            "zero together where both have mean 0 and are uncorrelated",
+            both
+            - sp.Sum(x[c] ** 2, channels)
+            - sp.Sum(branch[c] ** 2, channels)
+            - 2 * sp.Sum(x[c] * branch[c], channels),
+        ),
+        Step(
+            "so in pre-norm, with branches of variance r, variances are s0 + l r",
             sp.expand(grown - start - _depth * step),
         ),
         Step(
-            "post-norm of a stream and a branch of mean 0 and variance 1, uncorrelated: the sum "
-            "has variance 2, so the norm multiplies the stream by 1/sqrt(2)",
+            "in post-norm, with stream and branch of variance 1, the sum has variance 2, so the "
+            "norm multiplies the stream by 1/sqrt(2)",
             sp.diff(hat.subs({x[c]: first + second, v: 2, mu: 0, eps: 0}), first) - 1 / sp.sqrt(2),
         ),
         Step("after L layers by 2^(-L/2)", sp.simplify(damped - 2 ** (-_depth / 2))),
