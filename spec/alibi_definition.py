@@ -9,6 +9,8 @@ for k < P, and the others, l = k - P, take every other slope of 2P heads: 2^(-4 
 
 from __future__ import annotations
 
+from functools import cache
+
 import sympy as sp
 
 from attnspec.spec.definition import Definition, choice, either, rnd
@@ -89,7 +91,10 @@ def judged(future: str) -> Definition:
     )
 
 
-DEFINITIONS = (
-    *(alibi_slopes(slopes) for slopes in SLOPES),
-    *(alibi_bias(slopes, constant) for slopes in SLOPES for constant in ROW_CONSTANTS),
-)
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return (
+        *(alibi_slopes(slopes) for slopes in SLOPES),
+        *(alibi_bias(slopes, constant) for slopes in SLOPES for constant in ROW_CONSTANTS),
+    )

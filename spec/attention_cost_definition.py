@@ -6,6 +6,8 @@ product and one sum; exponentials and divisions, one or two a score, are left ou
 
 from __future__ import annotations
 
+from functools import cache
+
 import sympy as sp
 
 from attnspec.spec import attention_definition, window_definition
@@ -49,4 +51,9 @@ PROJECTION_FLOPS = Definition(
     (),
     (_batch, _heads, _groups, _t, _d, _e, _width),
 )
-DEFINITIONS = (ATTENTION_FLOPS, PROJECTION_FLOPS)
+
+
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return (ATTENTION_FLOPS, PROJECTION_FLOPS)

@@ -231,11 +231,13 @@ def key_heads(order: str) -> Definition:
     )
 
 
-DEFINITIONS = (
-    attention(Options()),
-    attention(Options(mask=True, bias=True, softcap=True, ranges=True)),
-    log_sum_exp(Options()),
-    visible(Options(ranges=True)),
-    *(key_heads(order) for order in HEAD_ORDERS),
-)
-"""Those that are worth reading: the options add their parts."""
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """Those that are worth reading: the options add their parts."""
+    return (
+        attention(Options()),
+        attention(Options(mask=True, bias=True, softcap=True, ranges=True)),
+        log_sum_exp(Options()),
+        visible(Options(ranges=True)),
+        *(key_heads(order) for order in HEAD_ORDERS),
+    )

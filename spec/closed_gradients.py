@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import sympy as sp
 
@@ -35,7 +36,7 @@ _x, _q, _k, _v, _bias, _seen, _upstream = (
 )
 
 
-def _softmax() -> Definition:
+def softmax() -> Definition:
     """x[a, j] -> p_j (u_j - sum of p u): softmax, a row at a time."""
     logits = (_j, 0, _n - 1)
     numerator = sp.exp(_x[_a, _j] - Maximum(_x[_a, _j], logits))
@@ -233,8 +234,11 @@ def table(of: str, layout: str, direction: str) -> Definition:
     )
 
 
-def _gradients() -> dict[str, Definition]:
-    found = [_softmax()]
+@cache
+def gradients() -> Mapping[str, Definition]:
+    """By component, option and input: softmax.x, attention.q, attention.softcap.q,
+    rope.half.forward.x, rope_apply.half.forward.cos, and so on."""
+    found = [softmax()]
     found += [
         attention(of, softcap=softcap)
         for softcap in (False, True)
@@ -246,8 +250,3 @@ def _gradients() -> dict[str, Definition]:
                 found.append(_turned_back(make(layout, direction), make(layout, opposite)))
             found += [table(of, layout, direction) for of in ("cos", "sin")]
     return {definition.name: definition for definition in found}
-
-
-GRADIENTS: Mapping[str, Definition] = _gradients()
-"""By component, option and input: softmax.x, attention.q, attention.softcap.q, rope.half.forward.x,
-rope_apply.half.forward.cos, and so on."""

@@ -64,4 +64,7 @@ def decode_attention(
     )
 
 
-DEFINITIONS = (decode_attention(), decode_attention(window=True))
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return (decode_attention(), decode_attention(window=True))

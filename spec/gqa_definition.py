@@ -49,4 +49,7 @@ def variant(name: str) -> Definition:
     )
 
 
-DEFINITIONS = tuple(variant(name) for name in VARIANTS)
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return tuple(variant(name) for name in VARIANTS)

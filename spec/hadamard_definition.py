@@ -82,4 +82,7 @@ def hadamard(scaling: str) -> Definition:
     )
 
 
-DEFINITIONS = tuple(hadamard(scaling) for scaling in SCALINGS)
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return tuple(hadamard(scaling) for scaling in SCALINGS)

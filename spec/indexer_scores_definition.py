@@ -41,4 +41,7 @@ def indexer_scores(*, weighted: bool) -> Definition:
     )
 
 
-DEFINITIONS = tuple(indexer_scores(weighted=weighted) for weighted in (False, True))
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return tuple(indexer_scores(weighted=weighted) for weighted in (False, True))

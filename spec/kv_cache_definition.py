@@ -6,6 +6,8 @@ lengths of the sequences in a batch. What attention costs is in `attention_cost_
 
 from __future__ import annotations
 
+from functools import cache
+
 import sympy as sp
 
 from attnspec.spec.definition import Definition
@@ -48,4 +50,7 @@ def projected_tokens() -> Definition:
     return Definition("kv_cache.projected_tokens", sp.Sum(_t + 1, (_t, 0, _n - 1)), (), (), (_n,))
 
 
-DEFINITIONS = (elements(), held_bytes(), projected_tokens())
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return (elements(), held_bytes(), projected_tokens())

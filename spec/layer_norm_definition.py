@@ -75,8 +75,11 @@ def layer_norm(
     )
 
 
-DEFINITIONS = tuple(
-    layer_norm(weight=weight, bias=bias, eps_placement=placement)
-    for placement in PLACEMENTS
-    for weight, bias in ((True, True), (True, False), (False, True), (False, False))
-)
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return tuple(
+        layer_norm(weight=weight, bias=bias, eps_placement=placement)
+        for placement in PLACEMENTS
+        for weight, bias in ((True, True), (True, False), (False, True), (False, False))
+    )

@@ -6,6 +6,8 @@ the way, so no mark stands there and a right result is right to the bit.
 
 from __future__ import annotations
 
+from functools import cache
+
 import sympy as sp
 
 from attnspec.spec.definition import Definition, choice, rnd
@@ -44,4 +46,8 @@ def _table_gradient() -> Definition:
 
 TABLE_GRADIENT = _table_gradient()
 
-DEFINITIONS = (DEFINITION, TABLE_GRADIENT)
+
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return (DEFINITION, TABLE_GRADIENT)

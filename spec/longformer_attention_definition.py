@@ -87,4 +87,7 @@ def visible_pairs() -> Definition:
     )
 
 
-DEFINITIONS = (longformer_attention(), visible(), visible_pairs())
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return (longformer_attention(), visible(), visible_pairs())

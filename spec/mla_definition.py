@@ -257,10 +257,9 @@ CALLS = tuple(Options(*call) for call in product(LAYOUTS, DIRECTIONS, (True, Fal
 """Every convention. Definitions are made on demand: sympy takes most of a second for each."""
 
 
-def __getattr__(name: str) -> tuple[Definition, ...]:
-    """`DEFINITIONS`: those that are worth reading, made when they are asked for."""
-    if name != "DEFINITIONS":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """Those that are worth reading, made when they are asked for."""
     plain = Options(scaling="scores")
     return (
         mla(plain),

@@ -166,9 +166,13 @@ CALLS = tuple(
     for order in HEAD_ORDERS
 )  # fmt: skip
 """Every convention."""
-DEFINITIONS = (
-    multi_head_attention(MultiHead()),
-    multi_head_attention(MultiHead(causal=True, layout="interleaved")),
-    projection_parameters(),
-)
-"""Those that are worth reading: the others differ from them as attention and RoPE do."""
+
+
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """Those that are worth reading: the others differ from them as attention and RoPE do."""
+    return (
+        multi_head_attention(MultiHead()),
+        multi_head_attention(MultiHead(causal=True, layout="interleaved")),
+        projection_parameters(),
+    )

@@ -8,6 +8,8 @@ over exact rationals.
 
 from __future__ import annotations
 
+from functools import cache
+
 import sympy as sp
 
 from attnspec.spec.definition import Definition, Maximum, choice
@@ -92,4 +94,8 @@ RESTORED = Definition(
 )
 """What a returned row stands for."""
 
-DEFINITIONS = (SCALE, SCALE_ACCEPTED, ENTRY_ACCEPTED, JUDGED, RESTORED)
+
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return (SCALE, SCALE_ACCEPTED, ENTRY_ACCEPTED, JUDGED, RESTORED)

@@ -77,4 +77,7 @@ def residual_block(placement: str, norm: str) -> Definition:
     )
 
 
-DEFINITIONS = tuple(residual_block(placement, norm) for placement in PLACEMENTS for norm in NORMS)
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return tuple(residual_block(placement, norm) for placement in PLACEMENTS for norm in NORMS)

@@ -67,8 +67,11 @@ def rms_norm(
     )
 
 
-DEFINITIONS = tuple(
-    rms_norm(weight=weight, eps_placement=placement, gain=gain)
-    for placement in PLACEMENTS
-    for weight, gain in ((True, "plain"), (True, "one-plus"), (False, "plain"))
-)
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return tuple(
+        rms_norm(weight=weight, eps_placement=placement, gain=gain)
+        for placement in PLACEMENTS
+        for weight, gain in ((True, "plain"), (True, "one-plus"), (False, "plain"))
+    )

@@ -8,6 +8,7 @@ position m turns by m base^(-2i/r). Channels from r on are left alone.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import sympy as sp
 
@@ -91,9 +92,12 @@ def rope_apply(layout: str, direction: str) -> Definition:
     )
 
 
-DEFINITIONS = tuple(
-    make(layout, direction)
-    for make in (rope, rope_apply)
-    for layout in LAYOUTS
-    for direction in DIRECTIONS
-)
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return tuple(
+        make(layout, direction)
+        for make in (rope, rope_apply)
+        for layout in LAYOUTS
+        for direction in DIRECTIONS
+    )

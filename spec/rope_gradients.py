@@ -11,7 +11,7 @@ from collections.abc import Callable
 import sympy as sp
 
 from attnspec.spec.claim import Claim, Source, Step
-from attnspec.spec.closed_gradients import GRADIENTS, channel
+from attnspec.spec.closed_gradients import channel, gradients
 from attnspec.spec.definition import Definition, unmarked
 from attnspec.spec.derivatives import derivative
 from attnspec.spec.normal import normal
@@ -80,7 +80,7 @@ def _definitions(make: Callable[[str, str], Definition]) -> list[tuple[Definitio
 def _vectors() -> tuple[Step, ...]:
     steps = []
     for definition, layout in (*_definitions(rope), *_definitions(rope_apply)):
-        closed = _turned(GRADIENTS[f"{definition.name}.x"], layout)
+        closed = _turned(gradients()[f"{definition.name}.x"], layout)
         total = _loss(definition, layout)
         here = dict(zip(_row, _entry, strict=True))
         steps += [
@@ -93,7 +93,7 @@ def _vectors() -> tuple[Step, ...]:
         ]
     for layout in LAYOUTS:
         given = rope(layout, "forward")
-        turned_back = GRADIENTS[f"{given.name}.x"]
+        turned_back = gradients()[f"{given.name}.x"]
         (kept, _), (gradient, _) = (unmarked(d.expression).args[1] for d in (given, turned_back))
         where = tuple(axis for axis, _ in turned_back.axes)
         steps.append(
@@ -134,7 +134,7 @@ def _of_tables() -> tuple[Step, ...]:
     for definition, layout in _definitions(rope_apply):
         total = _shared(definition, layout)
         for name, array in zip(("cos", "sin"), _tables, strict=True):
-            closed = GRADIENTS[f"{definition.name}.{name}"]
+            closed = gradients()[f"{definition.name}.{name}"]
             size = closed.parameters[3]
             pairs, *others = closed.expression.xreplace({batch: _repeats * tables}).limits
             terms = sum(closed.expression.function.subs(pairs[0], p) for p in (0, 1))

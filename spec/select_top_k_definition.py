@@ -127,11 +127,16 @@ def accepted(selection: Selection) -> Definition:
 
 
 SELECTIONS = tuple(Selection(causal, ties) for causal in (False, True) for ties in TIES)
-DEFINITIONS = (
-    *(
-        make(selection)
-        for make in (may_be_selected, must_be_selected, accepted)
-        for selection in SELECTIONS
-    ),
-    *(selected_count(Selection(causal)) for causal in (False, True)),
-)
+
+
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return (
+        *(
+            make(selection)
+            for make in (may_be_selected, must_be_selected, accepted)
+            for selection in SELECTIONS
+        ),
+        *(selected_count(Selection(causal)) for causal in (False, True)),
+    )

@@ -14,7 +14,7 @@ from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
 from attnspec.spec.learned_positions_definition import DEFINITION as LEARNED
 from attnspec.spec.rope import relative
 from attnspec.spec.shapes import shapes_fit
-from attnspec.spec.sinusoidal_definition import DEFINITIONS
+from attnspec.spec.sinusoidal_definition import definitions
 from attnspec.spec.sinusoidal_shifts import shift
 from attnspec.spec.sums import reduced
 from attnspec.spec.symbols import m, n
@@ -148,7 +148,7 @@ def _one_channel_read() -> Counterexample:
 
 def _own_index() -> tuple[Step, ...]:
     steps = []
-    for definition in (*DEFINITIONS, LEARNED):
+    for definition in (*definitions(), LEARNED):
         positions, place = definition.arrays[0], definition.axes[0][0]
         read = {
             node

@@ -6,6 +6,8 @@ angle m base^(-2i/dim), with the frequencies of `spec/rope_definition.py`.
 
 from __future__ import annotations
 
+from functools import cache
+
 import sympy as sp
 
 from attnspec.spec.definition import Definition, rnd
@@ -37,4 +39,7 @@ def sinusoidal(layout: str) -> Definition:
     )
 
 
-DEFINITIONS = tuple(sinusoidal(layout) for layout in LAYOUTS)
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return tuple(sinusoidal(layout) for layout in LAYOUTS)

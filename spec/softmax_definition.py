@@ -5,6 +5,8 @@ Sources: document 000 (2), document 003 (2), document 004 (3.1).
 
 from __future__ import annotations
 
+from functools import cache
+
 import sympy as sp
 
 from attnspec.spec.definition import Definition, Maximum, either, rnd, weights
@@ -56,4 +58,9 @@ def _definition() -> Definition:
 
 
 DEFINITION = _definition()
-DEFINITIONS = (DEFINITION,)
+
+
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return (DEFINITION,)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sympy as sp
 
 from attnspec.spec.claim import Claim, Source, Step
-from attnspec.spec.closed_gradients import GRADIENTS
+from attnspec.spec.closed_gradients import softmax
 from attnspec.spec.derivatives import (
     derivative,
     entry_of,
@@ -21,7 +21,7 @@ from attnspec.spec.derivatives import (
 from attnspec.spec.normal import normal
 from attnspec.spec.softmax_definition import DEFINITION
 
-_CLOSED = GRADIENTS["softmax.x"]
+_CLOSED = softmax()
 _x, _upstream = _CLOSED.arrays
 
 

@@ -61,4 +61,7 @@ def selected() -> Definition:
     )
 
 
-DEFINITIONS = (*(sparse_attention(order) for order in HEAD_ORDERS), selected())
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return (*(sparse_attention(order) for order in HEAD_ORDERS), selected())

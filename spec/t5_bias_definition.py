@@ -6,6 +6,8 @@ last query stands at the last key.
 
 from __future__ import annotations
 
+from functools import cache
+
 import sympy as sp
 
 from attnspec.spec.definition import Definition
@@ -33,4 +35,7 @@ def t5_bias(*, bidirectional: bool) -> Definition:
     )
 
 
-DEFINITIONS = tuple(t5_bias(bidirectional=both) for both in (True, False))
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return tuple(t5_bias(bidirectional=both) for both in (True, False))

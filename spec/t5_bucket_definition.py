@@ -13,6 +13,7 @@ a meets threshold t if and only if a^K >= max_distance^t m^(K-t).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import sympy as sp
 
@@ -107,4 +108,7 @@ def t5_bucket_by_logarithm(*, bidirectional: bool) -> tuple[Definition, Definiti
     return least, most
 
 
-DEFINITIONS = tuple(t5_bucket(bidirectional=both) for both in (True, False))
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return tuple(t5_bucket(bidirectional=both) for both in (True, False))

@@ -165,8 +165,7 @@ CALLS = tuple(
 """Conventions of rotation and norm; definitions are made on demand."""
 
 
-def __getattr__(name: str) -> tuple[Definition, ...]:
-    """`DEFINITIONS`: the stages under the default conventions, made when they are asked for."""
-    if name != "DEFINITIONS":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The stages under the default conventions, made when they are asked for."""
     return tuple(stage.definition for stage in transformer_layer(LayerOptions()))

@@ -8,6 +8,8 @@ query's own key, left = w - 1.
 
 from __future__ import annotations
 
+from functools import cache
+
 import sympy as sp
 
 from attnspec.spec import attention_definition
@@ -65,4 +67,9 @@ REACH = Definition(
     (_n, _layers, LEFT, RIGHT),
 )
 """1 where token j can count in token i after so many layers, else 0."""
-DEFINITIONS = (VISIBLE_PAIRS, BAND_PAIRS, REACH)
+
+
+@cache
+def definitions() -> tuple[Definition, ...]:
+    """The definitions of this file, one for each convention or part."""
+    return (VISIBLE_PAIRS, BAND_PAIRS, REACH)

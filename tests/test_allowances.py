@@ -25,7 +25,7 @@ from tests.emulation import STYLES, Emulated
 torch = pytest.importorskip("torch")
 
 Array = np.ndarray[Any, Any]
-ALL = (softmax_definition.DEFINITION, *rope_definition.DEFINITIONS)
+ALL = (softmax_definition.DEFINITION, *rope_definition.definitions())
 HALVES = ("float32", "bfloat16", "float16")
 EXACT = contract("float64", {"angles": "float64"})
 

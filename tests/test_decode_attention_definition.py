@@ -19,7 +19,7 @@ from attnspec.oracle.precision import contract
 from attnspec.oracle.source import source
 from attnspec.spec import attention_definition
 from attnspec.spec.attention_definition import HEAD_ORDERS, Options
-from attnspec.spec.decode_attention_definition import DEFINITIONS, decode_attention
+from attnspec.spec.decode_attention_definition import decode_attention, definitions
 
 Array = np.ndarray[Any, Any]
 DOUBLE = errors_of(contract("float64"))
@@ -221,4 +221,4 @@ def test_printed_source_computes_what_the_tape_does() -> None:
 
 
 def test_names_of_definitions() -> None:
-    assert [definition.name for definition in DEFINITIONS] == ["decode_attention"] * 2
+    assert [definition.name for definition in definitions()] == ["decode_attention"] * 2

@@ -15,7 +15,7 @@ from attnspec.oracle.float64 import FLOAT64
 from attnspec.oracle.plan import planned
 from attnspec.spec import claim, rope_gradients
 from attnspec.spec.claim import is_closed
-from attnspec.spec.closed_gradients import GRADIENTS, Head, attention, by_heads
+from attnspec.spec.closed_gradients import Head, attention, by_heads, gradients
 from attnspec.spec.derivatives import derivative, plain
 from attnspec.spec.normal import exponential, normal
 
@@ -88,8 +88,8 @@ def test_a_wrong_direction_leaves_a_residual(monkeypatch: pytest.MonkeyPatch) ->
         forward = "forward" in name
         return name.replace(*("forward", "backward") if forward else ("backward", "forward"))
 
-    same = {name: GRADIENTS[opposite(name)] for name in GRADIENTS if name.startswith("rope")}
-    monkeypatch.setattr(rope_gradients, "GRADIENTS", same)
+    same = {name: gradients()[opposite(name)] for name in gradients() if name.startswith("rope")}
+    monkeypatch.setattr(rope_gradients, "gradients", lambda: same)
     turned = claim("rope.gradient_is_opposite_rotation").derivation
     tables = claim("rope_apply.gradient_of_tables").derivation
     assert turned is not None
@@ -249,7 +249,7 @@ def test_a_closed_formula_is_the_derivative_in_numbers(of: str, cap: float | Non
     arrays = _drawn()
     parameters = {**SIZES, "scale": 0.7, **({} if cap is None else {"cap": cap})}
     name = f"attention.{'' if cap is None else 'softcap.'}{of}"
-    closed = planned(compiled(GRADIENTS[name]), FLOAT64, tuple(parameters.items()))(arrays)
+    closed = planned(compiled(gradients()[name]), FLOAT64, tuple(parameters.items()))(arrays)
     slopes = np.zeros_like(arrays[of])
     for place in np.ndindex(slopes.shape):
         moved = arrays[of].astype(complex)
@@ -261,7 +261,7 @@ def test_a_closed_formula_is_the_derivative_in_numbers(of: str, cap: float | Non
 
 def test_both_forms_of_delta_are_in_the_formula() -> None:
     """A tape holds an implementation to either way of computing delta."""
-    ops = [op.name for op in compiled(GRADIENTS["attention.q"]).ops]
+    ops = [op.name for op in compiled(gradients()["attention.q"]).ops]
     assert "either" in ops
     first, second = by_heads().deltas
     assert plain(first, _Q) != plain(second, _Q)

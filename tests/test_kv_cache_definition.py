@@ -16,7 +16,7 @@ from attnspec.oracle.rationals import RATIONALS
 from attnspec.spec import attention_cost_definition, multi_head_attention_definition
 from attnspec.spec.definition import Definition
 from attnspec.spec.kv_cache_definition import (
-    DEFINITIONS,
+    definitions,
     elements,
     held_bytes,
     projected_tokens,
@@ -84,5 +84,5 @@ def test_projections_cost_two_flops_a_parameter_and_token() -> None:
 
 
 def test_names_of_definitions() -> None:
-    names = [definition.name for definition in DEFINITIONS]
+    names = [definition.name for definition in definitions()]
     assert names == ["kv_cache.elements", "kv_cache.bytes", "kv_cache.projected_tokens"]

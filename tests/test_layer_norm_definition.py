@@ -14,7 +14,7 @@ from attnspec.oracle.errors import errors_of
 from attnspec.oracle.expected import tape_of
 from attnspec.oracle.plan import planned
 from attnspec.oracle.precision import EVALUATION, contract, snapped
-from attnspec.spec.layer_norm_definition import DEFINITIONS, PLACEMENTS, layer_norm
+from attnspec.spec.layer_norm_definition import PLACEMENTS, definitions, layer_norm
 from attnspec.spec.moments import inverse_root
 from tests.norm_cases import DIGITS, FAMILIES, affine, exact_layer_norm, rows
 from tests.norm_tapes import arrays, assert_tape_is, parameters, worst_emulated
@@ -45,7 +45,7 @@ def test_every_convention_is_what_exact_moments_give(
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda d: d.name)
+@pytest.mark.parametrize("definition", definitions(), ids=lambda d: d.name)
 def test_no_emulated_rounding_leaves_the_allowance(definition: Any, dtype: str) -> None:
     g = np.random.default_rng(9)
     declared: tuple[Any, ...] = (None, "strict", {"statistics": "storage"})

@@ -18,7 +18,7 @@ from attnspec.oracle.precision import EVALUATION, contract, snapped
 from attnspec.oracle.rationals import RATIONALS
 from attnspec.oracle.source import source
 from attnspec.spec.definition import Definition
-from attnspec.spec.learned_positions_definition import DEFINITION, DEFINITIONS, TABLE_GRADIENT
+from attnspec.spec.learned_positions_definition import DEFINITION, TABLE_GRADIENT, definitions
 from tests.emulation import STYLES, Emulated
 
 Array = np.ndarray[Any, Any]
@@ -125,7 +125,7 @@ def test_a_stored_running_sum_needs_its_declaration() -> None:
     assert within == [False, True]
 
 
-@pytest.mark.parametrize("made", DEFINITIONS, ids=lambda made: made.name)
+@pytest.mark.parametrize("made", definitions(), ids=lambda made: made.name)
 def test_printed_source_computes_what_the_tape_does(made: Definition) -> None:
     sizes, arrays = call(5)
     tape = compiled(made)

@@ -22,8 +22,8 @@ from attnspec.oracle.source import source
 from attnspec.spec.exact_values import entry_value
 from attnspec.spec.multi_head_attention_definition import (
     CALLS,
-    DEFINITIONS,
     MultiHead,
+    definitions,
     multi_head_attention,
     projection_parameters,
 )
@@ -207,7 +207,7 @@ def test_parameters_are_the_entries_of_the_arrays() -> None:
 
 
 def test_names_of_definitions() -> None:
-    names = [definition.name for definition in DEFINITIONS]
+    names = [definition.name for definition in definitions()]
     assert names == ["multi_head_attention"] * 2 + ["multi_head_attention.parameters"]
 
 

@@ -18,7 +18,7 @@ from attnspec.oracle.plan import planned
 from attnspec.oracle.precision import EVALUATION, contract
 from attnspec.spec.definition import larger
 from attnspec.spec.moments import PLACEMENTS
-from attnspec.spec.rms_norm_definition import DEFINITIONS, GAINS, rms_norm
+from attnspec.spec.rms_norm_definition import GAINS, definitions, rms_norm
 from tests.norm_cases import DIGITS, FAMILIES, affine, exact_rms_norm, rows
 from tests.norm_tapes import arrays, assert_tape_is, parameters, worst_emulated
 
@@ -50,7 +50,7 @@ def test_every_convention_is_what_exact_moments_give(placement: str, gain: str |
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda d: d.name)
+@pytest.mark.parametrize("definition", definitions(), ids=lambda d: d.name)
 def test_no_emulated_rounding_leaves_the_allowance(definition: Any, dtype: str) -> None:
     g = np.random.default_rng(9)
     declared: tuple[Any, ...] = (None, "strict", {"statistics": "storage"})

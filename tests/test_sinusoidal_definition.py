@@ -22,7 +22,7 @@ from attnspec.oracle.source import source
 from attnspec.spec import claim, sinusoidal_definition
 from attnspec.spec.claim import is_closed
 from attnspec.spec.definition import Definition
-from attnspec.spec.sinusoidal_definition import DEFINITIONS, LAYOUTS, sinusoidal
+from attnspec.spec.sinusoidal_definition import LAYOUTS, definitions, sinusoidal
 from tests.emulation import STYLES, Emulated
 
 Array = np.ndarray[Any, Any]
@@ -180,7 +180,7 @@ def test_a_table_that_is_the_result_is_rounded_once() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("made", DEFINITIONS, ids=lambda made: made.name)
+@pytest.mark.parametrize("made", definitions(), ids=lambda made: made.name)
 def test_no_emulated_rounding_leaves_the_allowance(made: Definition, dtype: str) -> None:
     g = np.random.default_rng(11)
     tape, worst = compiled(made), 0.0
@@ -199,7 +199,7 @@ def test_no_emulated_rounding_leaves_the_allowance(made: Definition, dtype: str)
     assert worst > 0.5
 
 
-@pytest.mark.parametrize("made", DEFINITIONS, ids=lambda made: made.name)
+@pytest.mark.parametrize("made", definitions(), ids=lambda made: made.name)
 def test_printed_source_computes_what_the_tape_does(made: Definition) -> None:
     sizes = parameters(POSITIONS, 6, 10000.0)
     text = source(compiled(made))

@@ -23,7 +23,7 @@ I, J, K = sp.symbols("i j k", integer=True, nonnegative=True)  # noqa: E741
 N, M, D = sp.symbols("n m d", integer=True, positive=True)
 X, Y = sp.IndexedBase("x", real=True), sp.IndexedBase("y", real=True)
 P = sp.IndexedBase(sp.Symbol("p", integer=True))
-ALL = (softmax_definition.DEFINITION, *rope_definition.DEFINITIONS)
+ALL = (softmax_definition.DEFINITION, *rope_definition.definitions())
 
 
 def definition(expression: Any, *axes: Any, arrays: Any = (X, Y), more: Any = ()) -> Definition:
