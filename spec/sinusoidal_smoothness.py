@@ -160,7 +160,7 @@ CLAIMS: tuple[Claim, ...] = (
         id="sinusoidal.similarity_is_not_monotone",
         number="C082",
         statement="The nearer two positions, the more similar their sinusoidal encodings.",
-        latex=r"K(t)=\sum_i\cos\omega_it:\ K(0)>K(1)>K(2)>K(3)\ \forall d,\quad"
+        latex=r"K(t)=\sum_i\cos\omega_it:\ K(0)>K(1)>K(2)>K(3)\ \forall d,\quad "
         r"K(6)>K(1)\ (d=4)",
         source=Source(
             "004",
