@@ -11,6 +11,8 @@ PYTHON ?= python3
 WORKERS ?= 2
 # how many examples `make verify` draws for each law: smoke, full or deep
 TIER ?= smoke
+# where `make docs` writes the site
+SITE ?= site
 # more for the command that a target runs, as in `make verify ARGS='--tier smoke'`
 ARGS ?=
 
@@ -19,7 +21,7 @@ READY := .venv/stamp
 # folder:least share of its lines and branches that the tests reach, in percent
 FLOORS := spec:95 oracle:95 impls:95 attnspec:90
 
-.PHONY: help verify test lint score false-alarms bench format outdated dist clean
+.PHONY: help verify test lint docs score false-alarms bench format outdated dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +50,9 @@ lint: $(READY) ## ruff, its formatter, and mypy, which must have seen every file
 	*) echo "mypy did not check the $$files Python files of the repository: see 'files' in" \
 	    "pyproject.toml, and whether attnspec/spec, oracle and impls are links"; exit 1 ;; esac
 
+docs: $(READY) ## the invariants as a static site, in site/
+	@$(BIN)/attnspec docs $(SITE) -n $(WORKERS) $(ARGS)
+
 score: $(READY) ## which law rejects which wrong implementation, over the whole catalogue
 	@$(BIN)/attnspec score --tier full -n $(WORKERS) $(ARGS)
 
@@ -72,6 +77,6 @@ dist: $(READY) ## build the sdist and the wheel into dist/
 	@$(BIN)/python -m build --no-isolation
 
 clean: ## remove what the other targets made, .venv included
-	rm -rf .venv .venv.lock build dist *.egg-info .coverage .hypothesis .mypy_cache .pytest_cache \
+	rm -rf .venv .venv.lock build dist site *.egg-info .coverage .hypothesis .mypy_cache .pytest_cache \
 	    .ruff_cache htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

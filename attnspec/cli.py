@@ -176,6 +176,21 @@ def prove(ctx: click.Context, names: tuple[str, ...], workers: int | None) -> No
 
 
 @main.command()
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("-n", "workers", type=click.IntRange(1), metavar="WORKERS",
+              help="Processes, by default one a core.")  # fmt: skip
+@click.pass_context
+def docs(ctx: click.Context, directory: Path, workers: int | None) -> None:
+    """Write the invariants into DIR as a static site, which can be read offline.
+
+    DIR must not exist, be empty, or hold an earlier site, which is replaced.
+    """
+    from attnspec.docs.writing import written_exit
+
+    ctx.exit(written_exit(console(), directory, workers))
+
+
+@main.command()
 @click.option("--fault", "only", multiple=True, metavar="ID", help="Only this fault.")
 @click.option(
     "--all-laws",
