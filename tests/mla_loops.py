@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.spec.definition import Definition
 from attnspec.spec.mla_scores import Options
 
 Array = np.ndarray[Any, Any]
@@ -85,3 +86,8 @@ def by_loops(arrays: dict[str, Array], sizes: Sizes, options: Options, math: Any
                 head = sum(w / total * v[j] for j, w in zip(seen, weights, strict=True))
                 output[b, i] = output[b, i] + head @ arrays["w_o"][value]
     return output
+
+
+def key_of(definition: Definition, sizes: Sizes) -> tuple[tuple[str, Any], ...]:
+    """The parameters of a definition at these sizes."""
+    return tuple((str(p), sizes[str(p)]) for p in definition.parameters)
