@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from justhtml import Element, JustHTML
 
+from attnspec.docs.building import build
 from attnspec.docs.content import Register, component_of, register
 
 COMPONENTS = ("softmax", "t5_bucket", "kv_cache")
@@ -26,6 +27,10 @@ def small_register() -> Register:
         tuple(law for law in whole.laws if law.component in COMPONENTS),
         tuple(fault for fault in whole.faults if fault.component in COMPONENTS),
     )
+
+
+def silent(label: str, done: int, total: int) -> None:
+    """Progress that nobody watches."""
 
 
 @dataclass(frozen=True)
@@ -97,3 +102,36 @@ def loaded_from_elsewhere(page: Page) -> list[str]:
 def written(node: Element) -> str:
     """The text of an element on one line."""
     return " ".join(str(node.to_text(separator="", strip=False)).split())
+
+
+def plain(text: str) -> str:
+    """A text without the marks of code in it, on one line."""
+    return " ".join(text.replace("`", "").split())
+
+
+@dataclass(frozen=True)
+class Site:
+    """A built site, what it was built from, and what was told on the way."""
+
+    directory: Path
+    table: Register
+    told: list[tuple[str, int, int]]
+
+    @cached_property
+    def pages(self) -> list[Page]:
+        """Its pages, each read once."""
+        return pages(self.directory)
+
+    def page(self, name: str) -> Page:
+        """The page of that name."""
+        (page,) = [page for page in self.pages if page.path.stem == name]
+        return page
+
+
+def small_site(directory: Path) -> Site:
+    """The site of the small register."""
+    table = small_register()
+    told: list[tuple[str, int, int]] = []
+    made = build(directory, lambda *row: told.append(row), workers=1, table=table)
+    assert made == len(pages(directory)) == len(COMPONENTS) + 3
+    return Site(directory, table, told)
