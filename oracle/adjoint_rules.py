@@ -29,6 +29,16 @@ class Part(NamedTuple):
     """The mark under which it has been stored, if it has."""
 
 
+class _Output(NamedTuple):
+    """What the gradient of an output y_c = sum_j P_j v_jc says of the row."""
+
+    row: int
+    """sum_j P_j a_j."""
+    sizes: int
+    """For each j the sum over the channels of |gradient v_jc|."""
+    channels: tuple[int, ...]
+
+
 Handed = tuple[int, int, bool, int | None]
 """An operand, its contribution, whether that was computed, and the form of an `either`."""
 
@@ -128,18 +138,24 @@ class Rules(Compiler):
 
     def _softmax(self, register: int, a: int) -> int:
         """P (a - sum_j P a), with P as it was saved. Who stores what softmax is taken of may store
-        the products and their sum, too."""
+        the products and their sum, too; where the weights meet values, rows may have been taken
+        in parts."""
         axis = self.ops[register].extra
         p = self.stored(register)
         product = self.emit("rnd", (self.emit("mul", (p, a)),), "scores")
         row = self.contraction([product], None, frozenset({axis}), "accumulate")
         output = self._of_output(p, axis)
         if output is not None:
-            row = self.emit("either", (row, output))
+            row = self.emit("either", (row, output.row))
         row = self.emit("rnd", (row,), "scores")
-        return self.emit("mul", (p, self.emit("add", (a, self.emit("neg", (row,))))))
+        whole = self.emit("mul", (p, self.emit("add", (a, self.emit("neg", (row,))))))
+        if output is None:
+            return whole
+        _, logits, seen = self.ops[register].args
+        read = (whole, p, output.sizes, logits, seen)
+        return self.emit("parted", read, (axis, output.channels))
 
-    def _of_output(self, p: int, axis: int) -> int | None:
+    def _of_output(self, p: int, axis: int) -> _Output | None:
         """The same row sum from the output y = sum_j P v and its gradient: sum of both over the
         channels, where the weights are used for nothing else."""
         users = [at for at in range(self.forward) if p in self.ops[at].args]
@@ -150,8 +166,14 @@ class Rules(Compiler):
         if op.name not in ("dot", "rdot") or op.extra != (axis,) or y not in self.whole:
             return None
         channels = op.axes - self.ops[p].axes
-        factors = [self.whole[y].register, self.stored(y)]
-        return self.contraction(factors, None, channels, "accumulate")
+        above = self.whole[y].register
+        values = op.args[1] if op.args[0] == p else op.args[0]
+        sizes = [self.emit("abs", (x,)) for x in (above, values)]
+        return _Output(
+            row=self.contraction([above, self.stored(y)], None, channels, "accumulate"),
+            sizes=self.contraction(sizes, None, channels, "accumulate"),
+            channels=tuple(sorted(channels)),
+        )
 
     def _function(self, register: int, a: int) -> Iterator[tuple[int, int]]:
         """Functions of one argument, and division."""

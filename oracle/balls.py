@@ -71,7 +71,7 @@ _WHOLE_TO_BALL = np.frompyfunc(lambda value: flint.arb(int(value)), 1, 1)
 class Balls:
     """Enclosures at the precision in force, of the first form where there are two."""
 
-    read: Mapping[str, slice] = {"either": slice(1), "softmax": slice(1)}
+    read: Mapping[str, slice] = {"either": slice(1), "softmax": slice(1), "parted": slice(1)}
     """Operands that are read, where not all are."""
 
     def lift(self, values: Any) -> Array:
@@ -188,6 +188,9 @@ class Balls:
     def softmax(self, op: Op, plan: Plan) -> Closure:
         return lambda a, *_: a
 
+    def parted(self, op: Op, plan: Plan) -> Closure:
+        return lambda a, *_: a
+
     def scatter(self, op: Op, plan: Plan) -> Closure:
         scattering = Scattering(op, plan)
         return lambda a, _: scattering(a, flint.arb(0))
@@ -222,7 +225,7 @@ def _objects(values: Any, like: Array) -> Array:
 class BothForms(Balls):
     """Enclosures that hold every form of a value to the first: they must overlap."""
 
-    read: Mapping[str, slice] = {"softmax": slice(1)}
+    read: Mapping[str, slice] = {"softmax": slice(1), "parted": slice(1)}
 
     def either(self, op: Op, plan: Plan) -> Closure:
         def common(a: Any, b: Any) -> Any:

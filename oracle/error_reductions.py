@@ -13,6 +13,7 @@ import numpy as np
 
 from attnspec.oracle.algebra import Array, Closure
 from attnspec.oracle.contraction import Contraction
+from attnspec.oracle.parted_rows import lost_in_parts
 from attnspec.oracle.precision import Contract, Format
 from attnspec.oracle.rounding import gamma, stored
 from attnspec.oracle.scattering import Scattering
@@ -194,3 +195,16 @@ class ErringReductions:
         """Weights from logits with errors."""
         formed = weights(self.contract, op.extra, plan.sizes[op.extra])
         return lambda _, z, seen: formed(z, seen)
+
+    def parted(self, op: Op, plan: Plan) -> Closure:
+        """The gradient of logits, beside that of a row which is taken in parts."""
+        axis, channels = op.extra
+        width = math.prod(plan.sizes[c] for c in channels)
+        lost = lost_in_parts(self.contract, axis, plan.sizes[axis], width)
+
+        def function(
+            whole: Erring, p: Erring, sizes: Erring, logits: Erring, seen: Array
+        ) -> Erring:
+            return whole[0], whole[1] + lost(p, sizes[0], logits[0], seen)
+
+        return function

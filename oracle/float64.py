@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Float64:
     """Values only. Overflow, underflow and 0/0 behave as IEEE says."""
 
-    read: Mapping[str, slice] = {"either": slice(1), "softmax": slice(1)}
+    read: Mapping[str, slice] = {"either": slice(1), "softmax": slice(1), "parted": slice(1)}
     """Operands that are read, where not all are."""
 
     def lift(self, values: Any) -> Array:
@@ -124,6 +124,9 @@ class Float64:
         return lambda a, b, count: added(a, b)
 
     def softmax(self, op: Op, plan: Plan) -> Closure:
+        return lambda a, *_: a
+
+    def parted(self, op: Op, plan: Plan) -> Closure:
         return lambda a, *_: a
 
     def scatter(self, op: Op, plan: Plan) -> Closure:

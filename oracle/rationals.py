@@ -121,6 +121,9 @@ class Rationals:
     def softmax(self, op: Op, plan: Plan) -> Closure:
         return lambda a, *_: a
 
+    def parted(self, op: Op, plan: Plan) -> Closure:
+        return lambda a, *_: a
+
     def scatter(self, op: Op, plan: Plan) -> Closure:
         scattering = Scattering(op, plan)
         return lambda a, _: scattering(a, Fraction(0))

@@ -24,7 +24,7 @@ _CALLS = {
     "cos": "np.cos", "tanh": "np.tanh", "sqrt": "np.sqrt", "abs": "np.abs", "pow": "np.power",
     "where": "np.where", "not": "np.logical_not",
 }  # fmt: skip
-_FIRST = ("either", "softmax")
+_FIRST = ("either", "softmax", "parted")
 """Operations whose value is that of their first argument."""
 
 
