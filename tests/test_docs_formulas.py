@@ -95,7 +95,8 @@ def test_marks_leave_brackets_right() -> None:
         r"\begin{cases} a & \text{if } a < b \\ c & \text{otherwise} \end{cases}"
     )
     assert latex_of(sp.Symbol("num_buckets")) == r"\mathrm{num\_buckets}"
-    assert latex_of(sp.Symbol("theta_0")) == r"\theta_{\mathrm{0}}"
+    assert latex_of(sp.Symbol("theta_0")) == r"\theta_{0}"
+    assert latex_of(sp.Symbol("w_kr")) == r"\mathrm{w\_kr}"
 
 
 def test_texts_are_escaped() -> None:

@@ -108,10 +108,10 @@ class _Printer(LatexPrinter):  # type: ignore[misc]  # sympy is untyped
 
 
 def _worded(name: str) -> str:
-    """The LaTeX of a name: `theta_0` with its index below, a word upright and whole."""
+    """The LaTeX of a name: a letter, with one below it if need be; else a word, upright."""
     stem, _, index = name.partition("_")
     greek = translate(stem)
-    if len(stem) == 1 or greek.startswith("\\"):
-        return greek if not index else rf"{greek}_{{\mathrm{{{index}}}}}"
+    if len(index) <= 1 and (len(stem) == 1 or greek.startswith("\\")):
+        return f"{greek}_{{{index}}}" if index else greek
     whole = name.replace("_", r"\_")
     return rf"\mathrm{{{whole}}}"

@@ -129,6 +129,7 @@ class Pages:
                 for d in DOCUMENTS
             ],
             lemmas=sum(not claim.number for claim in self.table.claims),
+            definitions=len(self.table.definitions),
             laws=len(self.table.laws),
             faults=len(self.table.faults),
             meanings=VERDICT_MEANINGS,
@@ -152,11 +153,12 @@ class Pages:
         """What the documents say wrongly, and under which conditions they are right."""
         statements = in_order(self.table.claims)
         wrong = [c for c in statements if c.verdict in ("corrected", "refuted")]
+        conditional = [c for c in statements if c.verdict == "holds-if"]
         return self._filled(
             "errata.html",
-            counted=counts(statements),
+            counted=counts([*wrong, *conditional]),
             documents=_by_section(wrong),
-            conditional=[c for c in statements if c.verdict == "holds-if"],
+            conditional=conditional,
         )
 
     def statements(self) -> str:

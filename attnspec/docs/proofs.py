@@ -94,4 +94,5 @@ def _shown(claim: Claim) -> Shown | None:
 def _decimal(value: sp.Expr) -> str:
     if (value.is_Integer and abs(value) < LONGEST) or value.is_infinite or value.is_Boolean:
         return ""
-    return str(sp.N(value, DIGITS))
+    text = str(sp.N(value, DIGITS))
+    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text

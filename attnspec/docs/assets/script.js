@@ -65,7 +65,8 @@ function item(entry, place) {
   const text = document.createElement("span");
   text.className = "text";
   text.textContent = entry.text;
-  link.append(entry.id, kind, text);
+  for (const part of entry.id.split(/(?<=[._])/)) link.append(part, document.createElement("wbr"));
+  link.append(kind, text);
   li.append(link);
   return li;
 }
