@@ -14,10 +14,10 @@ from attnspec.evidence import Evidence
 from attnspec.gradients import without_gradients
 from attnspec.judging import Judgement, LawError, judged
 from attnspec.loading import Loaded
+from attnspec.made import shown
 from attnspec.message import failure_text, repeat_command, summary
 from attnspec.oracle.inputs import Scope, families, lowered, strategy
 from attnspec.oracle.law import Inputs, Law
-from attnspec.oracle.literal import literal
 from attnspec.oracle.precision import JUDGED_SHARE
 from attnspec.outcome import NOT_PROMISED, Outcome
 from attnspec.presets import is_exact, tightest
@@ -181,13 +181,12 @@ def _failed(
 ) -> Outcome:
     first, seen = swept.failures[0]
     repeatable = judged(law, subject, first).kind == seen.kind
-    before = subject.made
-    judgement = judged(law, subject, simple)
-    further = subject.made > before + 1
+    with subject.diary.kept() as made:
+        judgement = judged(law, subject, simple)
     written = _written(law, subject)
-    upstream = subject.upstream(simple)
     if judgement.kind != seen.kind:
-        repeatable, simple, judgement, written, upstream = False, first, seen, "", None
+        repeatable, simple, judgement, written, made = False, first, seen, "", []
+    calls = shown(simple, made, breach=judgement.breach is not None)
     explained = _explained(law, subject, swept, judgement) if repeatable else ()
     command = repeat_command(
         subject.loaded.given,
@@ -207,8 +206,7 @@ def _failed(
         command,
         arrays=arrays,
         repeatable=repeatable,
-        further=further,
-        upstream=upstream,
+        calls=calls,
         written=written,
         common=in_common([inputs for inputs, _ in swept.failures], swept.passes),
     )
@@ -218,7 +216,7 @@ def _failed(
         reason=reason if repeatable else f"not repeatable; {reason}",
         text=text,
         diagnosis=tuple(e.id for e in explained),
-        case=literal(simple, arrays=arrays, upstream=upstream),
+        case=calls.code(arrays),
     )
 
 

@@ -11,10 +11,14 @@ import numpy as np
 from attnspec.arrays import Crossing, Due, described, torch
 from attnspec.handing import Handed
 from attnspec.loading import Functions, backward_name
+from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.law import Breach
+from attnspec.raising import one_line
 from attnspec.target import Target
 
 Array = np.ndarray[Any, Any]
+LISTED = 4
+"""Components with gradients that a remedy names."""
 
 
 def has_gradients(declaration: Target, component: str, functions: Functions) -> bool:
@@ -29,6 +33,28 @@ def has_gradients(declaration: Target, component: str, functions: Functions) -> 
 def without_gradients(component: str) -> str:
     """Why laws about gradients are not tested."""
     return f"the target has no gradients of {component}"
+
+
+class Missing(Breach):
+    """There is no gradient, or one of them is None."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("gradient", message)
+
+
+def remedy(component: str, tensors: Sequence[str], functions: Functions, *, torch: bool) -> str:
+    """What an author can do about gradients that are missing."""
+    others = [name for name in functions if name in COMPONENTS and name != component]
+    listed = ", ".join(f'"{name}"' for name in others[:LISTED])
+    comma = "," if len(others) == 1 else ", ..." if len(others) > LISTED else ""
+    declare = f"gradients=({listed}{comma})" if others else "gradients=False"
+    keep = "keep the way from its inputs to its result differentiable " if torch else ""
+    keep += "(no detach, no_grad or .data), or " if torch else ""
+    return (
+        f"if {component} is to have gradients, {keep}give a function "
+        f"{backward_name(component)}(grad_out, {', '.join(tensors)}, **options) that returns "
+        f"them as a tuple; if it has none, declare {declare} in TARGET"
+    )
 
 
 def recorded() -> AbstractContextManager[None]:
@@ -46,7 +72,7 @@ def differentiated(output: Any, leaves: Sequence[Any], upstream: Any) -> tuple[A
     """The gradients of sum(upstream * output) for tensors that `leaf` made; None for each that
     the output does not depend on. Raises Breach where autograd has lost the output."""
     if not output.requires_grad:
-        raise Breach("gradient", "returned an output that does not require grad: no gradients")
+        raise Missing("returned an output that does not require grad: no gradients")
     grads: tuple[Any, ...] = torch().autograd.grad(
         outputs=output, inputs=leaves, grad_outputs=upstream, allow_unused=True
     )
@@ -55,8 +81,17 @@ def differentiated(output: Any, leaves: Sequence[Any], upstream: Any) -> tuple[A
 
 def refused(error: BaseException) -> bool:
     """Whether an exception is autograd's own word that there is no gradient, or a wrong one."""
-    text = str(error)
-    return text.startswith("derivative for ") or "returned an invalid gradient" in text
+    return _underivable(error) or "returned an invalid gradient" in str(error)
+
+
+def _underivable(error: BaseException) -> bool:
+    return str(error).startswith("derivative for ")
+
+
+def refusal(error: BaseException) -> Breach:
+    """What such an exception says."""
+    text = f"gives no gradient: {one_line(error)}"
+    return Missing(text) if _underivable(error) else Breach("gradient", text)
 
 
 def unpacked(returned: Any, names: Sequence[str]) -> tuple[Any, ...]:
@@ -79,7 +114,7 @@ def taken(
     found = {}
     for grad, tensor in zip(grads, tensors, strict=True):
         if grad is None:
-            raise Breach("gradient", f"gives no gradient of {tensor.name}: it is None")
+            raise Missing(f"gives no gradient of {tensor.name}: it is None")
         due = Due(tensor.where.shape, (tensor.dtype,), device, f"a gradient of {tensor.name}")
         try:
             found[tensor.name] = crossing.take(grad, due)

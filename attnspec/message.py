@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from attnspec.diagnosis import Explanation
 from attnspec.judging import Judgement
+from attnspec.made import Made, Shown
 from attnspec.oracle.comparison import Comparison, Verdict, errors
 from attnspec.oracle.law import Inputs, Law
-from attnspec.oracle.literal import Upstream, literal
 
 NAMED = 3
 """Explanations that a message spells out."""
@@ -28,33 +28,46 @@ def failure_text(
     *,
     arrays: str = "torch",
     repeatable: bool = True,
-    further: bool = False,
-    upstream: Upstream | None = None,
+    calls: Shown | None = None,
     written: str = "",
     common: str = "",
 ) -> str:
     """The whole message: law, call, worst element, likely mistake, meaning, command.
 
-    `arrays` is what the target takes: the call is written for it, and for its gradients where
-    there is an `upstream`. `further` says that the law made other calls too; `written` tells in
-    words what became of the inputs, `common` what the failing calls share.
+    `arrays` is what the target takes: calls are written for it. `calls` are those that the law
+    made, if not the drawn one alone; `written` tells in words what became of the inputs, `common`
+    what the failing calls share.
     """
-    parts = [
-        f"{law.id}: {law.says}",
-        f"Call ({inputs.dtype}, memory layout {inputs.layout}):\n"
-        + _indented(literal(inputs, arrays=arrays, upstream=upstream)),
-    ]
-    if further:
-        parts.append(f"The law makes further calls from this one: {law.says}.")
+    parts = [f"{law.id}: {law.says}", *_calls(calls or Shown((Made(inputs),)), arrays)]
     parts.append(f"Changed: {written}" if written else _what_happened(judgement))
     if not repeatable:
         parts.append(f"Attention: {NOT_REPEATABLE}.")
-    parts.append(_likely(explained))
+    if judgement.breach is None or explained:
+        # a breach says itself what is wrong
+        parts.append(_likely(explained))
+    if judgement.breach is not None and judgement.breach.remedy:
+        parts.append(f"To do: {judgement.breach.remedy}")
     if common and not explained:
         parts.append(f"Failing calls have in common: {common}.")
     parts.append(f"What it means: {law.means}")
     parts.append(f"Again: {command}")
     return "\n".join(parts)
+
+
+def _calls(calls: Shown, arrays: str) -> Iterator[str]:
+    for number, call in enumerate(calls.calls):
+        inputs = call.inputs
+        head = "Further call" if number else "Call"
+        yield (
+            f"{head} ({inputs.dtype}, memory layout {inputs.layout}):\n"
+            + _indented(call.code(arrays))
+        )
+    if calls.times > 1:
+        which = "first call" if len(calls.calls) > 1 else "call"
+        yield f"The {which} is made {calls.times} times."
+    if calls.left_out:
+        more = "call" if calls.left_out == 1 else "calls"
+        yield f"The law makes {calls.left_out} further {more} of this kind."
 
 
 def summary(judgement: Judgement) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from attnspec.arrays import crossing
 from attnspec.declaration import limits_of
 from attnspec.handing import Handed
 from attnspec.loading import Loaded, backward_name
+from attnspec.made import Diary, Made
 from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.law import Breach, Inputs, Record
 from attnspec.oracle.literal import Upstream
@@ -72,7 +73,7 @@ class Subject:
         }  # fmt: skip
         self._crossing = crossing(loaded.declaration.arrays)
         self._latest: list[Handed] | None = None
-        self._upstream: Upstream | None = None
+        self.diary = Diary()
         self.siblings: dict[str, Subject | None] = {}
 
     def accepts(self, option: str) -> bool:
@@ -112,7 +113,7 @@ class Subject:
         if own or self.loaded.declaration.arrays != "torch":
             return self(inputs)
         tensors = self._handed(inputs, None)
-        self._latest, self._upstream = tensors, None
+        self._latest = tensors
         output, _ = self._differentiable(inputs, tensors)
         return self._crossing.take(
             output, results.due(self.row, inputs, self.dtype, self.device)[0]
@@ -128,11 +129,22 @@ class Subject:
     ) -> dict[str, Array]:
         """Gradients of sum(upstream * first result) by argument, as float64, copies. Raises
         Breach."""
+        try:
+            return self._gradients(inputs, upstream, layout, upstream_layout)
+        except gradients.Missing as missing:
+            names = list(self.row.arguments)
+            torch = self.loaded.declaration.arrays == "torch"
+            missing.remedy = gradients.remedy(self.component, names, self.functions, torch=torch)
+            raise
+
+    def _gradients(
+        self, inputs: Inputs, upstream: Array, layout: str | None, upstream_layout: str
+    ) -> dict[str, Array]:
+        own = self.functions.get(backward_name(self.component))
         tensors = self._handed(inputs, layout)
         above = self._placed("upstream", upstream, self.dtype, upstream_layout)
         self._latest = [*tensors, above]
-        own = self.functions.get(backward_name(self.component))
-        self._upstream = Upstream(upstream, upstream_layout, own_backward=own is not None)
+        self.diary.note_upstream(Upstream(upstream, upstream_layout, own_backward=own is not None))
         arguments = [t for t in tensors if t.name in self.row.differentiable]
         if own is not None:
             grads = self._from_backward(own, inputs, tensors, above)
@@ -141,7 +153,7 @@ class Subject:
             given = self._from_autograd(inputs, tensors, above)
         else:
             name = backward_name(self.component)
-            raise Breach("gradient", f"gives no gradients: there is no function {name}")
+            raise gradients.Missing(f"gives no gradients: there is no function {name}")
         return gradients.taken(given, arguments, self._crossing, self.device)
 
     def _from_backward(
@@ -184,7 +196,7 @@ class Subject:
 
     def _result(self, inputs: Inputs, layout: str | None) -> Any:
         tensors = self._handed(inputs, layout)
-        self._latest, self._upstream = tensors, None
+        self._latest = tensors
         arguments, options = self._passed(inputs, {t.name: t.given for t in tensors})
         return self._guarded(self.function, arguments, options)
 
@@ -210,7 +222,7 @@ class Subject:
             raise
         except BaseException as error:
             if backward and gradients.refused(error):
-                raise Breach("gradient", f"gives no gradient: {one_line(error)}") from error
+                raise gradients.refusal(error) from error
             if isinstance(error, NotImplementedError):
                 raise Breach("declined", f"NotImplementedError: {one_line(error)}") from error
             way = " in its backward pass" if backward else ""
@@ -230,14 +242,6 @@ class Subject:
         left everything as it was."""
         return handing.written(self._latest or ())
 
-    def upstream(self, inputs: Inputs) -> Upstream | None:
-        """The gradient of the result that was handed over in the latest call, if that was for
-        gradients of this very call."""
-        values = [t.values for t in self._latest or () if t.name in inputs.arrays]
-        mine = [inputs.arrays[name] for name in self._stored if name in inputs.arrays]
-        same = len(values) == len(mine) and all(map(np.array_equal, values, mine))
-        return self._upstream if same else None
-
     def sibling(self, component: str) -> Subject | None:
         """The same target's function `component`, or None where there is none to call."""
         if component not in self.siblings:
@@ -249,12 +253,8 @@ class Subject:
             return None
         other = Subject(self.loaded, component, self.dtype, self.device, self.functions)
         other.contract, other.conventions = self.contract, self.conventions
+        other.diary = self.diary
         return None if other.signature.problem else other
-
-    @property
-    def made(self) -> int:
-        """Calls so far, of siblings too."""
-        return self.tally.calls + sum(s.tally.calls for s in self.siblings.values() if s)
 
     def with_contract(self, contract: Contract) -> Subject:
         """The same function, judged under another precision contract."""
@@ -270,12 +270,13 @@ class Subject:
 
     def _copied(self) -> Subject:
         other = copy.copy(self)
-        other.tally, other.siblings = Tally(), {}
+        other.tally, other.siblings, other.diary = Tally(), {}, Diary()
         return other
 
     def _handed(self, inputs: Inputs, layout: str | None) -> list[Handed]:
         """Every tensor of a call, in the order in which they are passed."""
         chosen = inputs.layout if layout is None else layout
+        self.diary.note(Made(replace(inputs, layout=chosen)))
         return [
             self._placed(name, inputs.arrays[name], stored, chosen)
             for name, stored in self._stored.items()

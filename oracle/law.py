@@ -108,8 +108,10 @@ class Breach(Exception):
     """The implementation did not do what the contract's signature says: it raised on a legal
     call, or returned something of another type, shape, dtype or device."""
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind: str, message: str, remedy: str = "") -> None:
         super().__init__(message)
+        self.remedy = remedy
+        """What its author can do about it, where that is known."""
         self.kind = kind
         """`raises`, `type`, `shape`, `dtype`, `device`, `gradient` or `declined`
         (NotImplementedError)."""

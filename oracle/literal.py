@@ -33,30 +33,43 @@ class Upstream:
     """Whether the target has a backward pass of its own, instead of torch autograd."""
 
 
+@dataclass(frozen=True)
+class _Form:
+    """How arrays are written."""
+
+    torch: bool
+    longest: int
+
+
 def literal(
-    inputs: Inputs, function: str = "", arrays: str = "torch", upstream: Upstream | None = None
+    inputs: Inputs,
+    function: str = "",
+    arrays: str = "torch",
+    upstream: Upstream | None = None,
+    longest: int = LONGEST,
 ) -> str:
     """Python text that makes the arguments and calls `function` (default: the component's name),
     or takes its gradients.
 
     `arrays` is what the target takes: `torch`, or `numpy`; anything else is written for NumPy. An
-    array that is too long to write out stands as a comment with its shape, and then the call
-    alone does not run: the first line has the seed that draws it again.
+    array of more than `longest` elements that differ stands as a comment with its shape, and then
+    the call alone does not run: the first line has the seed that draws it again.
     """
-    torch = arrays == "torch"
+    form = _Form(torch=arrays == "torch", longest=longest)
+    torch = form.torch
     component = COMPONENTS[inputs.component]
     lines = [f"# {description(inputs)}"]
     body = []
     keywords = [name for name in component.keywords if name in inputs.arrays]
     for name in (*component.arguments, *keywords):
-        body += _placed(name, inputs.arrays[name], inputs.dtype, inputs.layout, torch=torch)
+        body += _placed(name, inputs.arrays[name], inputs.dtype, inputs.layout, form)
     arguments = [*component.arguments, *(f"{name}={name}" for name in keywords)]
     arguments += [f"{name}={value!r}" for name, value in inputs.options.items()]
     call = f"{function or inputs.component}({', '.join(arguments)})"
     if upstream is None:
         body.append(call)
     else:
-        body += _placed("upstream", upstream.values, inputs.dtype, upstream.layout, torch=torch)
+        body += _placed("upstream", upstream.values, inputs.dtype, upstream.layout, form)
         body += _gradients(inputs, call, own_backward=upstream.own_backward)
     text = "\n".join(body)
     if torch:
@@ -89,16 +102,17 @@ def _has(word: str, text: str) -> bool:
     return re.search(rf"\b{word}\b", text) is not None
 
 
-def _placed(name: str, values: Array, dtype: str, layout: str, *, torch: bool) -> list[str]:
+def _placed(name: str, values: Array, dtype: str, layout: str, form: _Form) -> list[str]:
     """Lines that set one argument, and lay it out."""
-    lines = _assignment(name, values, dtype, torch=torch)
+    lines = _assignment(name, values, dtype, form)
     if not lines[-1].startswith("#"):
-        lines += _laid_out(name, values, layout, torch=torch)
+        lines += _laid_out(name, values, layout, torch=form.torch)
     return lines
 
 
-def _assignment(name: str, values: Array, dtype: str, *, torch: bool) -> list[str]:
+def _assignment(name: str, values: Array, dtype: str, form: _Form) -> list[str]:
     """Lines that set one argument."""
+    torch = form.torch
     floating = values.dtype.kind == "f"
     stored = dtype if floating else values.dtype.name
     kind = f"dtype={_type_name(stored, torch=torch)}"
@@ -113,7 +127,7 @@ def _assignment(name: str, values: Array, dtype: str, *, torch: bool) -> list[st
         and (np.diff(values) == 1).all()
     ):
         return [f"{name} = {module}.arange({int(values[0])}, {int(values[-1]) + 1}, {kind})"]
-    if values.size <= LONGEST:
+    if values.size <= form.longest:
         maker = "tensor" if torch else "array"
         return [f"{name} = {module}.{maker}({_nested(values, stored)}, {kind})"]
     kinds, counts = np.unique(values, return_counts=True)

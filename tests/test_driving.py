@@ -181,8 +181,19 @@ def test_a_law_that_makes_further_calls_says_so() -> None:
     def twice(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
         return [*near(implementation, inputs), *near(implementation, inputs)]
 
-    assert "The law makes further calls" in outcome(wrong, law(twice)).text
-    assert "The law makes further calls" not in outcome(wrong).text
+    assert "The call is made 2 times." in outcome(wrong, law(twice)).text
+    assert "is made" not in outcome(wrong).text
+
+
+def test_the_call_that_is_shown_is_the_one_that_was_made() -> None:
+    def of_fives(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+        return near(implementation, Inputs("softmax", inputs.dtype, {"x": np.full((2, 3), 5.0)}))
+
+    found = outcome(wrong, law(of_fives))
+    line = "x = torch.tensor([[5.0, 5.0, 5.0], [5.0, 5.0, 5.0]], dtype=torch.float32)\n"
+    assert line in found.text
+    assert line in found.case
+    assert found.text.count("Call (") == 1
 
 
 def numpy_softmax(x: Any, *, dim: int = -1) -> Any:

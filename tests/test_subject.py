@@ -258,17 +258,21 @@ def test_calls_and_answers_are_counted() -> None:
     assert (mine.tally.calls, mine.tally.answered) == (2, 1)
 
 
-def test_calls_of_siblings_are_counted_too() -> None:
+def test_calls_are_kept_in_their_order_with_those_of_siblings() -> None:
     mine = subject(lambda x, dim=-1: x, others={"rope": lambda x, positions: x})
     sibling = mine.sibling("rope")
     assert sibling is mine.sibling("rope")
     assert sibling is not None
-    sibling(rope_call())
     mine(softmax_call())
-    assert (mine.made, mine.tally.calls) == (2, 1)
-    other = mine.with_contract(contract("float32", "strict"))
-    assert other.made == 0
-    assert other.sibling("rope") is not sibling
+    with mine.diary.kept() as made:
+        sibling(rope_call())
+        mine(softmax_call(), layout="offset")
+        mine.gradients(softmax_call(), np.ones((2, 3)))
+    mine(softmax_call())
+    assert [call.inputs.component for call in made] == ["rope", "softmax", "softmax"]
+    assert [call.inputs.layout for call in made] == ["contiguous", "offset", "contiguous"]
+    assert [call.upstream is None for call in made] == [True, True, False]
+    assert mine.with_contract(contract("float32", "strict")).diary.made == []
 
 
 def costs(call: Callable[[], Any]) -> float:
