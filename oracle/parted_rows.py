@@ -9,11 +9,12 @@ with the mean r of a over the part of j, over the merged part that this is in, a
 whole row. Each of them enters with both signs, formed in two ways. A mean over a part may be far
 larger than that over the row: of a_k it holds P_k / sum of the part's P, at most
 P_k / (P_j + P_k) for a part that j is in. So that r's share of a_k in dS_j is at most
-min(P_j, P_k) |a_k|, and all of it at most P_j max |a_k|.
+min(P_j, P_k) |a_k|, and all of it at most P_j max |a_k|, or sum P_k |a_k|.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -44,33 +45,27 @@ def lost_in_parts(
     slope = 4.0 * max(u, contract.format("lse").roundoff)
     common = 2.0 * gamma(n + channels + STEPS, u) + 8.0 * LIBRARY_ULPS * u
 
+    levels_of = levels * slope, levels * (common + slope * math.log(max(n, 1)))
+
     def lost(p: Erring, sizes: Array, logits: Array, seen: Array) -> Array:
-        z = np.where(seen, logits, -np.inf)
-        largest = np.maximum.reduce(z, axis=axis, keepdims=True)
-        weight = np.maximum.reduce(p[0], axis=axis, keepdims=True)
-        some = weight > 0.0
-        log_sum_exp = np.where(some, largest - np.log(np.where(some, weight, 1.0)), 0.0)
-        # the logarithm of a part's sum lies between the logit and that of the row
-        relative = common + slope * (np.where(seen, np.abs(logits), 0.0) + np.abs(log_sum_exp))
-        reach = np.where(seen, p[0] + np.minimum(p[1], 1.0), 0.0)
-        found: Array = levels * relative * _shared(reach, np.where(seen, sizes, 0.0), axis)
-        result: Array = np.where(reach > 0.0, found, 0.0)
-        # nothing times what may overflow
-        result[np.isnan(result)] = np.inf
-        return result
+        each, all_alike = levels_of
+        largest = np.maximum.reduce(np.where(seen, logits, -np.inf), axis=axis, keepdims=True)
+        # the logarithm of a part's sum lies between the logit and that of the row, which is the
+        # largest logit, or more by no more than log n
+        reach = np.abs(np.where(seen, logits, 0.0))
+        reach += np.abs(np.where(np.isfinite(largest), largest, 0.0))
+        reach *= each
+        reach += all_alike
+        weights = np.where(seen, p[0] + np.minimum(p[1], 1.0), 0.0)
+        sizes = np.where(seen, sizes, 0.0)
+        whole = np.add.reduce(weights * sizes, axis=axis, keepdims=True)
+        most = np.maximum.reduce(sizes, axis=axis, keepdims=True)
+        found: Array = reach * np.minimum(weights * most, whole)
+        if math.isfinite(np.add.reduce(found, axis=None)):
+            return found
+        # nothing times what may overflow is nothing; what else is unknown may be anything
+        found = np.where(weights > 0.0, found, 0.0)
+        found[np.isnan(found)] = np.inf
+        return found
 
     return lost
-
-
-def _shared(p: Array, sizes: Array, axis: int) -> Array:
-    """min(p_j max_k sizes_k, sum_k min(p_j, p_k) sizes_k), by sorting."""
-    p, sizes = (np.moveaxis(x, axis, -1) for x in np.broadcast_arrays(p, sizes))
-    order = np.argsort(p, axis=-1)
-    p, sizes = (np.take_along_axis(x, order, -1) for x in (p, sizes))
-    below = np.zeros_like(p)
-    below[..., 1:] = np.cumsum(p * sizes, axis=-1)[..., :-1]
-    from_here = np.cumsum(sizes[..., ::-1], axis=-1)[..., ::-1]
-    largest = np.maximum.reduce(sizes, axis=-1, keepdims=True)
-    result = np.empty_like(p)
-    np.put_along_axis(result, order, np.minimum(p * largest, below + p * from_here), -1)
-    return np.moveaxis(result, -1, axis)

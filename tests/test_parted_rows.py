@@ -12,9 +12,9 @@ import torch
 from attnspec.loading import load
 from attnspec.oracle.attention_values import gradients
 from attnspec.oracle.law import Inputs
-from attnspec.oracle.parted_rows import _shared, lost_in_parts
+from attnspec.oracle.parted_rows import lost_in_parts
 from attnspec.oracle.plan import Plan
-from attnspec.oracle.precision import contract, snapped
+from attnspec.oracle.precision import EVALUATION, contract, snapped
 from attnspec.subject import Subject
 
 SPIKES = (0, 6, 12, 20, 30)
@@ -85,13 +85,18 @@ def unkept(tape: Any, algebra: Any, parameters: Any) -> Any:
     return Plan(tape, algebra, dict(parameters))
 
 
-def test_what_two_keys_share_is_the_smaller_weight() -> None:
+def test_no_share_of_two_keys_is_larger_than_what_is_lost() -> None:
     rng = np.random.default_rng(1)
     for n in (1, 2, 9):
+        lost, seen, zero = lost_in_parts(contract("float32"), 1, n, 4), np.full((3, n), True), 0.0
         p, sizes = rng.random((3, n)) ** 4, 2.0 ** rng.integers(-9, 9, (3, n))
+        ones, logits = np.ones((3, n)), np.zeros((3, n))
+        unit = lost((ones, zero), ones, logits, seen)
         least = np.minimum(p[:, :, None], p[:, None, :])
-        slow = np.minimum(p * sizes.max(1, keepdims=True), (least * sizes[:, None, :]).sum(2))
-        assert (np.abs(_shared(p, sizes, 1) - slow) <= n * 2.0**-50 * slow).all()
+        shared = np.minimum(p * sizes.max(1, keepdims=True), (least * sizes[:, None, :]).sum(2))
+        found = lost((p, zero), sizes, logits, seen)
+        assert (found * (1.0 + EVALUATION) >= unit * shared).all()
+        assert (found <= unit * p * sizes.max(1, keepdims=True) * (1.0 + EVALUATION)).all()
 
 
 def test_nothing_is_lost_where_nothing_is_seen_and_anything_where_it_may_overflow() -> None:
