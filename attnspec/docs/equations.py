@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import sympy as sp
@@ -18,6 +19,10 @@ LEAST = 4
 APART = (sp.Piecewise, choice, Maximum)
 """What always gets an equation of its own."""
 _FREE = "uwfyzABDFGHKRTUVWXY"
+APART_IF_LONG = (sp.Add, sp.Mul, sp.Sum)
+"""What does if it is stored somewhere, and long."""
+LONG = 18
+"""Nodes from which an expression is long, counted with the names in it."""
 SPARE = (*_FREE, *(rf"\tilde{{{letter}}}" for letter in _FREE))
 LETTERS = {
     "scores": "s", "probabilities": "E", "normalised": "y", "angles": r"\varphi",
@@ -102,22 +107,26 @@ class _Names:
             return False
         if self.marks.get(node) == "weights" or isinstance(node, APART):
             return True
-        if node.could_extract_minus_sign() and isinstance(node, sp.Mul):
+        if isinstance(node, sp.Mul) and node.could_extract_minus_sign():
             return False  # the number behind the sign has a name
-        return self.uses[node] > 1 and sum(1 for _ in sp.preorder_traversal(node)) >= LEAST
+        if isinstance(node, sp.Pow) and node.exp == -1:
+            return False  # so has that below the line
+        return self.uses[node] > 1 and _has_nodes(node, LEAST)
 
     def _within(self, given: Any) -> Any:
         node = self._core(given)
-        if not self._named(node):
-            return self._rebuilt(node)
-        if node not in self.symbols:
-            value = self._rebuilt(node)
+        if node in self.symbols:
+            return self.symbols[node]
+        value = self._rebuilt(node)
+        stored = node in self.marks and isinstance(node, APART_IF_LONG)
+        if self._named(node) or (stored and _has_nodes(value, LONG)):
             symbol = sp.Dummy(integer=True if node.is_integer else None)
             self.depends[symbol] = self._free(value)
             self.latex[symbol] = self._letter(node, self.depends[symbol])
             self.symbols[node] = symbol
             self.values.append((symbol, value))
-        return self.symbols[node]
+            return symbol
+        return value
 
     def _rebuilt(self, node: Any) -> Any:
         if isinstance(node, ExprWithLimits):
@@ -152,6 +161,17 @@ class _Names:
         self.taken.add(letter)
         below = ",".join(latex_of(i) for i in self.indices if i in depends)
         return f"{letter}_{{{below}}}" if below else letter
+
+
+def _has_nodes(node: Any, least: int) -> bool:
+    """Whether an expression has so many nodes, or more."""
+    return sum(1 for _ in islice(_nodes(node), least)) == least
+
+
+def _nodes(node: Any) -> Iterator[Any]:
+    yield node
+    for part in _parts(node):
+        yield from _nodes(part)
 
 
 def _parts(node: Any) -> Iterator[Any]:

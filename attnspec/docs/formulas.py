@@ -44,7 +44,8 @@ class _Printer(LatexPrinter):  # type: ignore[misc]  # sympy is untyped
     _print_Dummy = _print_Symbol  # noqa: N815
 
     def _print_IndexedBase(self, expr: Any) -> str:  # noqa: N802
-        return _worded(str(expr.label))
+        name = str(expr.label)
+        return _upright(name) if "_" in name else _worded(name)
 
     def _print_Indexed(self, expr: Any) -> str:  # noqa: N802
         indices = ",".join(self._print(index) for index in expr.indices)
@@ -113,5 +114,9 @@ def _worded(name: str) -> str:
     greek = translate(stem)
     if len(index) <= 1 and (len(stem) == 1 or greek.startswith("\\")):
         return f"{greek}_{{{index}}}" if index else greek
+    return _upright(name)
+
+
+def _upright(name: str) -> str:
     whole = name.replace("_", r"\_")
     return rf"\mathrm{{{whole}}}"
