@@ -45,6 +45,11 @@ class Explanation:
     says: str
     """What it means, and what to do."""
 
+    @property
+    def verb(self) -> str:
+        """A rounding is told by the size of the errors alone, all else by the results."""
+        return "could be" if self.id.startswith("precision:") else "looks like"
+
 
 def explanations(evidence: Evidence) -> tuple[Explanation, ...]:
     """Everything that explains the failures, best first: conventions to declare, then known
@@ -98,7 +103,7 @@ def _by_precision(evidence: Evidence) -> list[Explanation]:
             continue
         word = "storage" if name == contract.storage else name
         says = f"{place} may be rounded to {name}, where {declared.name} is promised"
-        says += f": keep it in {declared.name}"
+        says += f": if so, keep it in {declared.name}"
         if evidence.share <= ADVISABLE and place != OUTPUT:
             says += f', or declare precision={{"{place}": "{word}"}}'
         found.append(Explanation(f"precision:{place}={word}", distance, says))

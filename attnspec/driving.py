@@ -187,7 +187,8 @@ def _failed(
     if judgement.kind != seen.kind:
         repeatable, simple, judgement, written, made = False, first, seen, "", []
     calls = shown(simple, made, breach=judgement.breach is not None)
-    explained = _explained(law, subject, swept, judgement) if repeatable else ()
+    printed = (simple, judgement)
+    explained = _explained(law, subject, swept, printed) if repeatable else ()
     command = repeat_command(
         subject.loaded.given,
         law.id,
@@ -226,8 +227,9 @@ def _written(law: Law, subject: Subject) -> str:
 
 
 def _explained(
-    law: Law, subject: Subject, swept: Sweep, judgement: Judgement
+    law: Law, subject: Subject, swept: Sweep, shown_call: tuple[Inputs, Judgement]
 ) -> Sequence[Explanation]:
+    judgement = shown_call[1]
     if judgement.kind == "raises":
         # an exception says itself what is wrong
         return ()
@@ -237,6 +239,7 @@ def _explained(
         Evidence(
             law, subject, alike, passes,
             oracle=_oracle_of(law), forward=_forward_of(law), others=_others_of(law, subject),
+            shown=shown_call,
         )
     )  # fmt: skip
 

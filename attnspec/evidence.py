@@ -8,9 +8,12 @@ comparison with the exact value allows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+
+import numpy as np
 
 from attnspec.judging import HELD, Judgement, LawError, judged
 from attnspec.oracle.comparison import Comparison, verdict
@@ -38,19 +41,29 @@ class Evidence:
     """The comparison of the component's output with the exact value, whatever `law` is about."""
     others: Sequence[Law] = ()
     """The component's other laws of the same calls: roundings break none of them."""
+    shown: tuple[Inputs, Judgement] | None = None
+    """The failing call that the message shows: simpler than it was drawn, so that alone it proves
+    little, but what does not explain it would mislead."""
+
+    @property
+    def _all(self) -> Sequence[tuple[Inputs, Judgement]]:
+        """The failing calls, the simplest first."""
+        return self.failures if self.shown is None else [self.shown, *self.failures]
 
     def distance_under(self, other: Subject) -> float | None:
         """Worst ratio if the target is taken for `other`, the same function under another
         contract or other conventions. None where a call still fails, or too little is judged."""
         worst, telling = 0.0, 0
-        for inputs, _ in self.failures:
+        for at, (inputs, _) in enumerate(self._all):
+            drawn = at >= len(self._all) - len(self.failures)
             for law in (self.law, self.oracle):
                 judgement = attempted(law, other, inputs) if law is not None else _NOTHING
                 if judgement is None or judgement.breach is not None or judgement.fails:
                     return None
                 worst = max(worst, judgement.ratio or 0.0)
                 done, elements = judgement.judged
-                telling += law is self.law and bool(elements) and done >= JUDGED_SHARE * elements
+                enough = bool(elements) and done >= JUDGED_SHARE * elements
+                telling += drawn and law is self.law and enough
         for inputs in self.passes:
             judgement = attempted(self.law, other, inputs)
             if judgement is None or judgement.breach is not None or judgement.fails:
@@ -61,7 +74,7 @@ class Evidence:
         """How far the target's results are from those of a wrong implementation, in allowances.
         None where some are not alike, or where a call that passed fails with it."""
         worst = 0.0
-        for (inputs, actual), result in zip(self.failures, self._results, strict=True):
+        for (inputs, actual), result in zip(self._all, self._results, strict=True):
             judgement = attempted(self.law, wrong, inputs)
             if judgement is None or judgement.kind != actual.kind:
                 return None
@@ -80,18 +93,10 @@ class Evidence:
         return worst
 
     def outputs_differ(self, wrong: Subject) -> bool:
-        """Whether the output of a wrong implementation differs from the target's on the first
-        failing call. It costs one call and no exact value, and most candidates end here."""
-        if self._output is None:
-            return False
-        inputs, output = self._output
-        try:
-            given = wrong(inputs)
-        except Breach:
-            return False
-        if given.shape != output.actual.shape:
-            return False
-        return verdict(_between(output, replace(output, actual=given))).ratio > HELD
+        """Whether the output of a wrong implementation differs from the target's on one of the
+        first failing calls. It costs a call or two and no exact value, and most candidates end
+        here."""
+        return any(_differs(inputs, output, wrong) for inputs, output in self._outputs)
 
     def breaks_others(self, other: Subject) -> bool:
         """Whether one of the component's other laws still fails on these calls."""
@@ -119,22 +124,23 @@ class Evidence:
         return unlikely <= TELLING_PASSES * len(self.failures)
 
     @cached_property
-    def _output(self) -> tuple[Inputs, Comparison] | None:
-        """The first failing call, and the target's output there beside the exact value."""
+    def _outputs(self) -> list[tuple[Inputs, Comparison]]:
+        """The first failing calls, and the target's outputs there beside the exact values."""
+        found: list[tuple[Inputs, Comparison]] = []
         if self.forward is None:
-            return None
-        inputs, _ = self.failures[0]
-        judgement = attempted(self.forward, self.subject, inputs)
-        if judgement is None or not judgement.comparisons:
-            return None
-        return inputs, judgement.comparisons[0]
+            return found
+        for inputs, _ in self._all[:2]:
+            judgement = attempted(self.forward, self.subject, inputs)
+            if judgement is not None and judgement.comparisons:
+                found.append((inputs, judgement.comparisons[0]))
+        return found
 
     @cached_property
     def _results(self) -> list[Judgement | None]:
         """The target's own results on the failing calls."""
         if self.oracle is None:
-            return [None for _ in self.failures]
-        return [attempted(self.oracle, self.subject, inputs) for inputs, _ in self.failures]
+            return [None for _ in self._all]
+        return [attempted(self.oracle, self.subject, inputs) for inputs, _ in self._all]
 
 
 _NOTHING = Judgement()
@@ -154,6 +160,16 @@ def _pairs(declared: Judgement | None, loose: Judgement | None) -> list[Pair]:
     return list(zip(declared.comparisons, loose.comparisons, strict=False))
 
 
+def _differs(inputs: Inputs, output: Comparison, wrong: Subject) -> bool:
+    try:
+        given = wrong(inputs)
+    except Breach:
+        return False
+    if given.shape != output.actual.shape:
+        return False
+    return _distance(output, replace(output, actual=given)) > HELD
+
+
 def _apart(target: Judgement, wrong: Judgement) -> float | None:
     if target.breach is not None or wrong.breach is not None:
         return 0.0 if _headline(target) == _headline(wrong) else None
@@ -164,8 +180,17 @@ def _apart(target: Judgement, wrong: Judgement) -> float | None:
         if a.promised and a.actual.shape != b.actual.shape:
             return None
         if a.promised:
-            worst = max(worst, verdict(_between(a, b)).ratio)
+            worst = max(worst, _distance(a, b))
     return worst
+
+
+def _distance(a: Comparison, b: Comparison) -> float:
+    """How far apart two results are, in allowances. NaN in one of them alone is a difference
+    also where nothing is promised: among results that are mostly NaN nothing else may be left
+    to compare."""
+    if (np.isnan(a.actual) != np.isnan(b.actual)).any():
+        return math.inf
+    return verdict(_between(a, b)).ratio
 
 
 def _between(a: Comparison, b: Comparison) -> Comparison:

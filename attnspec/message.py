@@ -12,7 +12,9 @@ from attnspec.oracle.comparison import Comparison, Verdict, errors
 from attnspec.oracle.law import Inputs, Law
 
 NAMED = 3
-"""Explanations that a message spells out."""
+"""Explanations that a message spells out, ..."""
+LISTED = 3
+"""... and those that it names besides. Where there are more, none of them is likely."""
 NOT_REPEATABLE = (
     "not repeatable: the same call gave different results when it was made again, so what is "
     "printed here is one of several results"
@@ -131,8 +133,13 @@ def _place(comparison: Comparison, found: Verdict) -> str:
 def _likely(explained: Sequence[Explanation]) -> str:
     if not explained:
         return "Likely mistake: nothing known gives these results."
-    shown = explained[:NAMED]
-    lines = [f"Looks like {e.id}: {e.says}" for e in shown]
+    if len(explained) > NAMED + LISTED:
+        few = ", ".join(e.id for e in explained[: NAMED + LISTED])
+        return (
+            f"Likely mistake: {len(explained)} known ones give these results, which tell too "
+            f"little: {few} and {len(explained) - NAMED - LISTED} more."
+        )
+    lines = [f"{e.verb.capitalize()} {e.id}: {e.says}" for e in explained[:NAMED]]
     if len(explained) > NAMED:
         lines.append("Also possible: " + ", ".join(e.id for e in explained[NAMED:]))
     return "\n".join(lines)

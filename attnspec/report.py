@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from attnspec.diagnosis import Explanation
 from attnspec.oracle.precision import PRESETS
 from attnspec.outcome import NOT_PROMISED, Outcome, Run
 
@@ -99,11 +100,17 @@ def _by_law(outcomes: Iterable[Outcome]) -> Iterator[str]:
     told: dict[tuple[str, str], list[str]] = {}
     for law, group in laws.items():
         first = group[0]
-        text = f"looks like {first.diagnosis[0]}" if first.diagnosis else first.reason
+        text = _explained(first) if first.diagnosis else first.reason
         dtypes = ", ".join(dict.fromkeys(o.dtype for o in group))
         told.setdefault((dtypes, text), []).append(law)
     for (dtypes, text), names in told.items():
         yield f"{', '.join(names)} ({dtypes}): {text}"
+
+
+def _explained(outcome: Outcome) -> str:
+    """`looks like ID`, or `could be ID` where only the size of the errors says so."""
+    best = outcome.diagnosis[0]
+    return f"{Explanation(best, 0.0, '').verb} {best}"
 
 
 def _matrix(console: Console, run: Run) -> Table:
