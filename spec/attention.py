@@ -123,7 +123,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="attention.output_is_average",
         number="C018",
-        statement="The output is a weighted average of every token's value.",
+        statement="Each output averages the values of all tokens by its weights.",
         latex=r"o_i=\sum_jp_{ij}v_j,\quad p_{ij}>0,\quad\sum_jp_{ij}=1",
         source=Source("004", "3.1 QK^T", "A token's new form averages all values by its row."),
         verdict="holds",

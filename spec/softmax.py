@@ -105,14 +105,15 @@ def _log_form() -> tuple[Step, ...]:
 
 
 def _depends_on_data() -> tuple[Step, ...]:
-    mine, rest = sp.symbols("a r", positive=True)
-    w, feature = sp.symbols("w x", real=True)
+    rest = sp.Symbol("r", positive=True)
+    logit, w, feature = sp.symbols("z w x", real=True)
+    slope = sp.diff(sp.exp(logit) / (sp.exp(logit) + rest), logit)
     same = sp.exp(w) / (sp.exp(w) + sp.exp(w))
     other = sp.exp(w) / (sp.exp(w) + sp.exp(w * feature))
     return (
         Step(
-            "d p_j / d z_j = p_j (1 - p_j) > 0 for N >= 2: a weight moves with its score",
-            sp.factor(mine / (mine + rest) * (1 - mine / (mine + rest))).is_positive,
+            "d p_j / d z_j > 0 beside others, of the sum r: a weight moves with its score",
+            sp.factor(slope).is_positive,
         ),
         Step(
             "two tokens of one feature, W_Q W_K = w, query 1: keys 1 and x weigh "
@@ -250,7 +251,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="softmax.row_sums_one",
         number="C017",
-        statement="After softmax every row sums to exactly 1.",
+        statement="Weights of a row add up to 1 exactly.",
         latex=r"\sum_j p_j=1,\quad\Bigl|\sum_j p_j(1+\delta_j)-1\Bigr|\le u",
         source=Source("004", "3.1 QK^T", "Rows of the weights sum to exactly one."),
         verdict="holds-if",

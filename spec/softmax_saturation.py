@@ -15,6 +15,7 @@ from attnspec.spec.symbols import N, j, k, l, others, slack, z
 
 _positive = sp.Symbol("Z", positive=True)
 _gap = sp.Symbol("g", real=True)
+_pair = sp.symbols("z_0 z_1", real=True)
 
 
 def _trailing(gap: sp.Expr) -> sp.Sum:
@@ -32,6 +33,7 @@ def _jacobian() -> tuple[Step, ...]:
         sp.factor_terms(sp.Sum(weight, (l, 0, N - 1)))
     )
     one = row.subs(sp.Sum(sp.exp(z[l]), (l, 0, N - 1)), _positive)
+    slope = sp.diff(two_way(_gap), _gap)
     return (
         Step(
             "d p_j / d z_l = p_j (delta_jl - p_l), for l among the N logits",
@@ -40,13 +42,15 @@ def _jacobian() -> tuple[Step, ...]:
         Step("so a row of the Jacobian sums to p_j (1 - sum of p_l) = 0", one),
         Step(
             "two logits with gap g: J_00 = 1 / (4 cosh(g/2)^2)",
-            sp.simplify(
-                (two_way(_gap) * (1 - two_way(_gap)) - 1 / (4 * sp.cosh(_gap / 2) ** 2)).rewrite(
-                    sp.exp
-                )
-            ),
+            sp.simplify((slope - 1 / (4 * sp.cosh(_gap / 2) ** 2)).rewrite(sp.exp)),
         ),
     )
+
+
+def _pair_slope(other: int) -> sp.Expr:
+    """The slope of the first of two weights in a logit."""
+    first, second = (sp.exp(logit) for logit in _pair)
+    return sp.diff(first / (first + second), _pair[other])
 
 
 def _leader() -> tuple[Step, ...]:
@@ -96,10 +100,12 @@ def _vanishing_gradient() -> tuple[Step, ...]:
         ),
         Step(
             "the size alone does nothing: logits (C, C) keep J_00 = 1/4 for every C",
-            sp.exp(size) / (2 * sp.exp(size)) * (1 - sp.exp(size) / (2 * sp.exp(size)))
-            - sp.Rational(1, 4),
+            _pair_slope(0).subs(dict.fromkeys(_pair, size)) - sp.Rational(1, 4),
         ),
-        Step("J_01 = -p_0 p_1 is then -1/4", -(sp.Rational(1, 2) ** 2) + sp.Rational(1, 4)),
+        Step(
+            "J_01 is then -1/4",
+            _pair_slope(1).subs(dict.fromkeys(_pair, size)) + sp.Rational(1, 4),
+        ),
     )
 
 
@@ -115,10 +121,15 @@ def _large_ties() -> Counterexample:
 def _never_zero() -> tuple[Step, ...]:
     mine, rest = sp.symbols("a r", positive=True)
     held = sp.Symbol("S", nonnegative=True)
-    slope = sp.factor(mine / (mine + rest) * (1 - mine / (mine + rest)))
+    logit = _pair[0]
+    slope = sp.diff(sp.exp(logit) / (sp.exp(logit) + rest), logit).subs(sp.exp(logit), mine)
+    slope = sp.factor(slope)
     return (
         Step("the others' exponentials, at least one, have a positive sum", positive_sum()),
-        Step("p (1 - p) = a r / (a + r)^2", slope - mine * rest / (mine + rest) ** 2),
+        Step(
+            "beside a sum r the weight of a = exp(z) has the slope a r / (a + r)^2 in z",
+            slope - mine * rest / (mine + rest) ** 2,
+        ),
         Step("which is positive for finite logits", slope.is_positive),
         Step(
             "logits (log 999, 0): p = 999/1000 and slope 999/10^6, not 0",
@@ -161,8 +172,8 @@ def _gap_needed() -> tuple[Step, ...]:
             sp.limit(sp.exp(-_gap) * share, _gap, sp.oo),
         ),
         Step(
-            "two maxima keep a slope of 1/4",
-            (share * (1 - share)).subs({tied: 2, others: 0}) - sp.Rational(1, 4),
+            "two maxima keep a slope of 1/4, however large",
+            _pair_slope(0).subs(dict.fromkeys(_pair, size)) - sp.Rational(1, 4),
         ),
         *_leader(),
     )
