@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sympy as sp
 
-from attnspec.spec.attention_masks import hidden
+from attnspec.spec.attention_masks import hidden, visible
 from attnspec.spec.attention_sums import gathering, u, v, w
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
 from attnspec.spec.symbols import c, i, j, z
@@ -118,6 +118,8 @@ def _suffix() -> tuple[Step, ...]:
     row, cut = sp.symbols("i p", integer=True, nonnegative=True)
     # the last t_1 of t = t_1 + p queries: query i of them is query i + p of all
     whole = (row + cut) + _keys - (_last + cut)
+    ahead = row + cut + 1
+    alone = {sp.Symbol(side, integer=True): 0 for side in ("left", "right")}
     return (
         Step(
             "query i of the last t_1 = t - p is query i + p of all, at the same position: "
@@ -126,15 +128,17 @@ def _suffix() -> tuple[Step, ...]:
         ),
         Step(
             "so causality and windows, which ask for positions, hide the same keys",
-            sp.expand((whole - j) - (row + _keys - _last - j)),
+            sp.Eq(visible(j, whole), visible(j, row + _keys - _last)),
         ),
         Step(
             "the last query sees the last key", sp.expand((_last - 1) + _keys - _last - (_keys - 1))
         ),
         Step(
-            "with the first query at the first key, positions i + p and i differ by p",
-            sp.expand((row + cut) - row - cut),
+            "with the first query at the first key, the same query stands at i + p + 1 among all "
+            "and at i alone: there a window of one key shows it key i + p + 1",
+            visible(ahead, ahead).subs(alone),
         ),
+        Step("and here it does not", sp.Not(visible(ahead, row).subs(alone))),
     )
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import sympy as sp
 
+from attnspec.spec.attention_definition import Options, sees
 from attnspec.spec.attention_sums import a, any_function, at_places, gathering, places, u, v
 from attnspec.spec.claim import Claim, Counterexample, Source, Step
+from attnspec.spec.softmax import two_way
 from attnspec.spec.symbols import N, j, z
 
 _logit = sp.Symbol("z", real=True)
@@ -47,6 +49,18 @@ def _subset() -> tuple[Step, ...]:
     )
 
 
+def visible(key: sp.Expr, position: sp.Expr) -> sp.Basic:
+    """Whether a query at a position sees a key, as the definition has it, by distances that are
+    written out: where causal, right is 0."""
+    query = sp.Symbol("i", integer=True, nonnegative=True)
+    offset = sp.Symbol("offset", integer=True)
+    shown = sees(Options(ranges=True)).subs({j: key, query: position - offset})
+    apart = [
+        condition.func(sp.expand(condition.lhs - condition.rhs), 0) for condition in shown.args
+    ]
+    return sp.And(*apart, evaluate=False)
+
+
 def _blocks() -> tuple[Step, ...]:
     start, block = sp.symbols("o r", integer=True, nonnegative=True)
     row = sp.Symbol("i", integer=True, nonnegative=True)
@@ -64,8 +78,8 @@ def _blocks() -> tuple[Step, ...]:
             - shifted,
         ),
         Step(
-            "and a causal mask goes along: o + j <= o + i where j <= i",
-            sp.expand((start + row) - (start + block) - (row - block)),
+            "and a causal mask or a window goes along: o + j is as far from o + i as j from i",
+            sp.Eq(visible(start + block, start + row), visible(block, row)),
         ),
     )
 
@@ -74,6 +88,7 @@ def _order() -> tuple[Step, ...]:
     value, score, other, divisor = sp.symbols("M x y tau", positive=True)
     after = (score / divisor + value) - other / divisor
     before = (score + value) / divisor - other / divisor
+    example = {score: other, value: 2 * sp.log(2), divisor: sp.sqrt(4)}
     limit = sp.exp((_logit + -sp.oo) / divisor)
     return (
         *hidden(),
@@ -96,11 +111,11 @@ def _order() -> tuple[Step, ...]:
         ),
         Step(
             "d_k = 4, equal scores, M = (2 log 2, 0): weight 4/5 after the scale",
-            sp.simplify(1 / (1 + sp.exp(-2 * sp.log(2)))) - sp.Rational(4, 5),
+            sp.simplify(two_way(after.subs(example))) - sp.Rational(4, 5),
         ),
         Step(
             "2/3 before it",
-            sp.simplify(1 / (1 + sp.exp(-2 * sp.log(2) / sp.sqrt(4)))) - sp.Rational(2, 3),
+            sp.simplify(two_way(before.subs(example))) - sp.Rational(2, 3),
         ),
     )
 

@@ -24,8 +24,9 @@ def _influence() -> sp.Expr:
 def _relay() -> tuple[Step, ...]:
     return (
         Step(
-            "a recurrence passes state 1 on once a word: 99 times until word 100",
-            sp.Sum(sp.S.One, (j, 1, 99)).doit() - 99,
+            "a recurrence h_n = a h_(n-1) + x_n passes word 1 on once a word, with a factor a: 99 "
+            "times until word 100",
+            sp.degree(_influence().subs(_state, 100), _decay) - 99,
         ),
         *value_slope(),
     )

@@ -241,7 +241,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="quantize_int8.crushes_small_entries",
         number="C150",
-        statement="In (1000, 0.01, 0.001, 500) the small entries become zero.",
+        statement="Of (1000, 0.01, 0.001, 500) only the large entries are left.",
         latex=r"|x|<s(\tfrac12-2^{-15})\Rightarrow q=0",
         source=Source(
             "004", "3.7 DSA", "One range for all entries leaves nothing of the tiny ones."

@@ -82,7 +82,7 @@ def _group() -> tuple[Step, ...]:
         ),
         Step("R(alpha)^T = R(-alpha)", block(_alpha).T - block(-_alpha)),
         Step(
-            "R(-m theta) R(n theta) = R((n - m) theta)",
+            "turning back by m theta and on by n theta turns by their difference",
             (block(-m * _angle) * block(n * _angle) - block((n - m) * _angle)).applyfunc(reduced),
         ),
         Step("R(0) = I", block(sp.S.Zero) - sp.eye(2)),

@@ -11,7 +11,7 @@ import sympy as sp
 
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
 from attnspec.spec.rope_reach import greatest_score, kernel_rises
-from attnspec.spec.rotation import block, plane_score
+from attnspec.spec.rotation import block, plane_kernel, plane_score
 from attnspec.spec.sums import reduced
 from attnspec.spec.symbols import d, i, t
 from attnspec.spec.turns import UNIT, kernel, partial_sum_means
@@ -67,11 +67,8 @@ def _returns() -> tuple[Step, ...]:
             "B(t) >= d/2 cos(2 pi/Q), which comes as close to B(0) = d/2 as one likes",
             sp.limit(d / 2 * sp.cos(2 * sp.pi / fineness), fineness, sp.oo) - d / 2,
         ),
-        Step("d = 2: B(710) > 1 - 2/10^9", sp.cos(710) > 1 - sp.Rational(2, 10**9)),
-        Step(
-            "d = 4: B(71000) > 2 - 2/10^5",
-            sp.cos(71000) + sp.cos(710) > 2 - sp.Rational(2, 10**5),
-        ),
+        Step("d = 2: B(710) > 1 - 2/10^9", plane_kernel(1, 710) > 1 - sp.Rational(2, 10**9)),
+        Step("d = 4: B(71000) > 2 - 2/10^5", plane_kernel(2, 71000) > 2 - sp.Rational(2, 10**5)),
     )
 
 
@@ -140,8 +137,8 @@ def _no_decay() -> tuple[Step, ...]:
     signs_known = all(low > 0 or high < 0 for low, high in lengths)
     return (
         *_phase(),
-        Step("d = 2: B(6) = cos 6 > B(1) = cos 1", sp.cos(6) > sp.cos(1)),
-        Step("d = 2: B(710) > B(1)", sp.cos(710) > sp.cos(1)),
+        Step("d = 2: B(6) = cos 6 > B(1) = cos 1", plane_kernel(1, 6) > plane_kernel(1, 1)),
+        Step("d = 2: B(710) > B(1)", plane_kernel(1, 710) > plane_kernel(1, 1)),
         Step("d = 128: B falls up to t = 11", falls),
         Step("and rises to t = 12", lengths[12][0] > lengths[11][1]),
         Step(

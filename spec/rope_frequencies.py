@@ -8,7 +8,7 @@ from __future__ import annotations
 import sympy as sp
 
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
-from attnspec.spec.rotation import BASE, frequency, turned
+from attnspec.spec.rotation import BASE, exponent, frequency, turned
 from attnspec.spec.symbols import d, i, m, theta, x
 
 
@@ -51,7 +51,7 @@ def _range_of_frequencies() -> tuple[Step, ...]:
         Step("each is base^(-2/d) times the one before", sp.simplify(ratio - BASE ** (-2 / d))),
         Step(
             "the last has the exponent -1 + 2/d",
-            sp.expand(-2 * (d / 2 - 1) / d) - (-1 + 2 / d),
+            sp.expand(exponent(frequency(d / 2 - 1, d)) - (-1 + 2 / d)),
         ),
     )
 
@@ -81,7 +81,9 @@ def _sinusoidal_frequencies() -> tuple[Step, ...]:
             "the exponents -2i/d_k and -2i/d differ by 2i (d_k - d) / (d d_k): for i >= 1 they "
             "agree for d_k = d only",
             sp.simplify(
-                -2 * pair / head + 2 * pair / width - 2 * pair * (head - width) / (width * head)
+                exponent(frequency(pair, head))
+                - exponent(frequency(pair, width))
+                - 2 * pair * (head - width) / (width * head)
             ),
         ),
         Step("d = 8: omega_1 = 1/10", frequency(sp.S.One, sp.Integer(8)) - sp.Rational(1, 10)),
@@ -116,7 +118,7 @@ def _first_block() -> tuple[Step, ...]:
         ),
         Step(
             "the smallest of them, base^(-1 + 2/d), is larger by base^(2/d)",
-            sp.expand((-1 + 2 / d) - (-1)) - 2 / d,
+            sp.expand(exponent(frequency(d / 2 - 1, d) / frequency(d / 2, d)) - 2 / d),
         ),
         Step(
             "block i with theta_(i-1), for i = 1 to d/2, is the formula that counts from 0",

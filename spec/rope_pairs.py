@@ -169,9 +169,15 @@ def _layouts() -> tuple[Step, ...]:
 def operations() -> tuple[Step, ...]:
     """The steps of `rope.no_matrix_needed`."""
     pairs = (i, 0, d / 2 - 1)
+    cosine, sine = sp.symbols("c s", real=True)
+    read = {sp.cos(m * theta[i]): cosine, sp.sin(m * theta[i]): sine}
+    pair = [channel.subs(read) for channel in turned(x, m)]
+    products = sum(len(term.args) - 1 for each in pair for term in each.args if term.is_Mul)
+    products -= sum(int(term.could_extract_minus_sign()) for each in pair for term in each.args)
+    sums = sum(len(each.args) - 1 for each in pair)
     return (
-        Step("4 multiplications a pair: 2d", sp.Sum(sp.Integer(4), pairs).doit() - 2 * d),
-        Step("2 additions a pair: d", sp.Sum(sp.Integer(2), pairs).doit() - d),
+        Step("4 multiplications a pair: 2d", sp.Sum(sp.Integer(products), pairs).doit() - 2 * d),
+        Step("2 additions a pair: d", sp.Sum(sp.Integer(sums), pairs).doit() - d),
         Step(
             "the dense matrix takes d^2 multiplications",
             sp.Sum(sp.S.One, (c, 0, d - 1), (m, 0, d - 1)).doit() - d**2,

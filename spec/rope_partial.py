@@ -8,7 +8,7 @@ from __future__ import annotations
 import sympy as sp
 
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
-from attnspec.spec.rotation import block, displaced, frequency, plane_score, score
+from attnspec.spec.rotation import block, displaced, exponent, frequency, plane_score, score
 from attnspec.spec.sums import difference, reduced
 from attnspec.spec.symbols import c, d, i, key, m, n, q, s, t
 
@@ -57,8 +57,8 @@ def _split() -> tuple[Step, ...]:
             "exponents -2i/d_r and -2i/d_k differ by 2i (d_r - d_k)/(d_r d_k): for i >= 1 and "
             "d_r < d_k they are different frequencies",
             sp.simplify(
-                -2 * pair / _turned
-                + 2 * pair / _head
+                exponent(frequency(pair, _turned))
+                - exponent(frequency(pair, _head))
                 - 2 * pair * (_turned - _head) / (_turned * _head)
             ),
         ),
@@ -108,12 +108,12 @@ def _untouched_stream() -> Counterexample:
 
 
 def _example() -> tuple[Step, ...]:
-    untouched = sp.Sum(sp.S.One, (c, 33, 128)).doit()
+    rotated, untouched = (sp.Sum(sp.S.One, (c, *ends)).doit() for ends in ((1, 32), (33, 128)))
     return (
-        Step("channels 1 to 32 are 16 pairs", _angles(sp.Integer(32)) - 16),
+        Step("channels 1 to 32 are 16 pairs", _angles(rotated) - 16),
         Step("33 to 128 are 96 channels", untouched - 96),
-        Step("together 128", 32 + untouched - 128),
-        Step("a quarter turns", sp.Rational(32, 128) - sp.Rational(1, 4)),
+        Step("together 128", rotated + untouched - 128),
+        Step("a quarter turns", rotated / (rotated + untouched) - sp.Rational(1, 4)),
     )
 
 

@@ -12,7 +12,7 @@ from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
 from attnspec.spec.rope import orthogonal, relative
 from attnspec.spec.rope_frequencies import no_parameters
 from attnspec.spec.rope_pairs import operations
-from attnspec.spec.rotation import block, frequency, plane_score, turned
+from attnspec.spec.rotation import block, frequency, plane_kernel, plane_score, turned
 from attnspec.spec.shapes import shapes_fit
 from attnspec.spec.sums import distributed
 from attnspec.spec.symbols import c, d, i, key, q, t, theta
@@ -51,8 +51,8 @@ def greatest_score() -> tuple[Step, ...]:
     return (
         Step("shapes fit", shapes_fit(vector.T, rotation.T, rotation, vector)),
         Step(
-            "q = R k scores |k|^2 at every distance, as R is orthogonal",
-            (kept - vector.T * vector).doit(),
+            "q = lambda R k scores lambda |k|^2 at every distance, as R is orthogonal: |q||k|",
+            (ratio * kept - ratio * vector.T * vector).doit(),
         ),
         Step("squares are not negative", square.function.is_nonnegative),
         Step(
@@ -112,7 +112,10 @@ def _default_choice() -> tuple[Step, ...]:
         *relative(),
         *operations(),
         *greatest_score(),
-        Step("but for the decay: cos 6 > cos 1 at d = 2", sp.cos(6) > sp.cos(1)),
+        Step(
+            "but for the decay: B(6) = cos 6 > B(1) = cos 1 at d = 2",
+            plane_kernel(1, 6) > plane_kernel(1, 1),
+        ),
     )
 
 
@@ -136,9 +139,10 @@ CLAIMS: tuple[Claim, ...] = (
         statement="The greatest possible score shrinks as the distance grows.",
         latex=r"\max_{\|q\|=a,\|k\|=b}q^TR_tk=ab\ \text{for every }t",
         source=Source("004", "3.5 Long-Term Decay", "The largest possible score falls with |m-n|."),
-        verdict="refuted",
+        verdict="corrected",
         form="symbolic",
-        truth="It is |q||k| at every distance, reached where q points along R_t k.",
+        truth="Over all q and k of given lengths it is |q||k| at every distance, reached where q "
+        "points along R_t k.",
         counterexample=_greatest_at_one,
         derivation=greatest_score,
     ),

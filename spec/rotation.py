@@ -19,6 +19,11 @@ def frequency(pair: sp.Expr, dimension: sp.Expr) -> sp.Expr:
     return BASE ** (-2 * pair / dimension)
 
 
+def exponent(of_base: sp.Expr) -> sp.Expr:
+    """The exponent of a power of the base."""
+    return sp.simplify(sp.expand_log(sp.log(of_base), force=True) / sp.log(BASE))
+
+
 def turned(x: sp.IndexedBase, position: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
     """Pair i of the vector x, channels 2i and 2i+1, turned by position * theta_i."""
     cosine, sine = sp.cos(position * theta[i]), sp.sin(position * theta[i])
@@ -39,6 +44,12 @@ def displaced(query: sp.IndexedBase, key: sp.IndexedBase, displacement: sp.Expr)
     return sp.Sum(
         query[2 * i] * turned_key[0] + query[2 * i + 1] * turned_key[1], (i, 0, d / 2 - 1)
     )
+
+
+def plane_kernel(pairs: int, distance: int) -> sp.Expr:
+    """B(t) of that many pairs: the sum of the cosines of all angles."""
+    size = sp.Integer(2 * pairs)
+    return sp.Add(*(sp.cos(distance * frequency(sp.Integer(p), size)) for p in range(pairs)))
 
 
 def plane_score(

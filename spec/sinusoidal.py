@@ -113,7 +113,7 @@ def _frequencies() -> tuple[Step, ...]:
     listed = 1 / BASE ** (2 * i / d)
     ratio = frequency(i + 1, d) / frequency(i, d)
     return (
-        Step("1/10000^(2i/d) = 10000^(-2i/d)", listed - frequency(i, d)),
+        Step("one over a power is the power of the opposite exponent", listed - frequency(i, d)),
         Step("each is 10000^(-2/d) times the one before", sp.simplify(ratio - BASE ** (-2 / d))),
         *formula(),
     )
