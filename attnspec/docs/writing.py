@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -10,23 +11,23 @@ from attnspec.progress import bar
 from attnspec.report import print_line
 from attnspec.usage import UsageError
 
-NEEDED = ("jinja2", "markupsafe", "math_core", "matplotlib")
-"""Modules of the extra `docs`."""
+NEEDED = ("jinja2", "math_core", "matplotlib", "torch")
+"""Modules of the extra `docs`; the catalogue of mistakes imports torch."""
 
 
 def written_exit(console: Console, directory: Path, workers: int | None) -> int:
     """Build, say where; the exit status: 1 where a derivation doesn't close, and nothing is
-    written then. Raises UsageError for a place that cannot be written."""
-    try:
-        from attnspec.docs.building import build
-        from attnspec.docs.proofs import OpenError
-    except ModuleNotFoundError as error:
-        if error.name not in NEEDED:
-            raise
+    written then. Raises UsageError for a place that cannot be written, and where something that
+    the site is made with isn't installed."""
+    lacking = [name for name in NEEDED if find_spec(name) is None]
+    if lacking:
         raise UsageError(
-            f"`attnspec docs` needs {error.name}, which is not installed: "
+            f"`attnspec docs` needs {', '.join(lacking)}, which is not installed: "
             "pip install 'attnspec[docs]'"
-        ) from error
+        )
+    from attnspec.docs.building import build
+    from attnspec.docs.proofs import OpenError
+
     try:
         with bar("docs") as told:
             pages = build(directory, told, workers=workers)
