@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -151,6 +152,7 @@ def _counted(blank: Outcome, law: Law, subject: Subject, swept: Sweep) -> Outcom
         declined_option=_declined_option(swept),
         calls=subject.tally.calls,
         answered=subject.tally.answered,
+        refusals=copy.deepcopy(subject.tally.refusals),
     )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from attnspec.refusals import Refusals
+
 NOT_PROMISED = "is not promised"
 """How the reason ends where a guarantee was only watched."""
 
@@ -53,6 +55,8 @@ class Outcome:
     calls: int = 0
     answered: int = 0
     """Calls of the function, and how many of them returned."""
+    refusals: Refusals = field(default_factory=Refusals)
+    """What these calls were like, declined and answered."""
     error: str = ""
     """An error in the law itself: nothing is known then."""
 

@@ -17,6 +17,8 @@ from attnspec.outcome import NOT_PROMISED, Outcome, Run
 
 LISTED = 12
 """Lines of one list before the rest is only counted."""
+NAMES, LAWS = 4, 8
+"""Names in one line, of options and of laws, before the rest is only counted."""
 STYLES = {"pass": "green", "fail": "bold red", "known": "yellow", "not-tested": "dim"}
 VERDICTS = {"conforms": "green", "fails": "bold red", "not-judged": "yellow"}
 
@@ -76,8 +78,10 @@ def print_failures(console: Console, run: Run) -> None:
         if outcome.status == "fail":
             failed.setdefault(outcome.component, []).append(outcome)
     for group in failed.values():
-        # the first that is explained; laws stand in the order in which they tell most
-        first = next((o for o in group if o.diagnosis), group[0])
+        # the first that is explained, or at least shows a call; laws stand in the order in which
+        # they tell most
+        shown = [o for o in group if o.diagnosis] or [o for o in group if o.case]
+        first = (shown or group)[0]
         print_line(
             console, f"{run.target} FAILS in {first.dtype} on {first.device}", STYLES["fail"]
         )
@@ -104,7 +108,7 @@ def _by_law(outcomes: Iterable[Outcome]) -> Iterator[str]:
         dtypes = ", ".join(dict.fromkeys(o.dtype for o in group))
         told.setdefault((dtypes, text), []).append(law)
     for (dtypes, text), names in told.items():
-        yield f"{', '.join(names)} ({dtypes}): {text}"
+        yield f"{_few(names, LAWS)} ({dtypes}): {text}"
 
 
 def _explained(outcome: Outcome) -> str:
@@ -170,10 +174,14 @@ def _untested(console: Console, run: Run) -> None:
         return
     print_line(console, "Not tested:")
     for reason, names in list(lines.items())[:LISTED]:
-        shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-        print_line(console, f"  {shown}: {reason}")
+        print_line(console, f"  {_few(names, NAMES)}: {reason}")
     if len(lines) > LISTED:
         print_line(console, f"  and {len(lines) - LISTED} more reasons (--json has all)")
+
+
+def _few(names: Sequence[str], most: int) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def _verdict(run: Run) -> str:

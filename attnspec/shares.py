@@ -11,6 +11,7 @@ from attnspec.loading import Loaded
 from attnspec.oracle.components import COMPONENTS, CONTRACT
 from attnspec.oracle.law import Law
 from attnspec.outcome import Outcome, Untested
+from attnspec.refusals import Refusals, brief, declining_text
 from attnspec.signature import signature
 
 DECLINED_SHARE = 0.5
@@ -54,14 +55,30 @@ def _settled(loaded: Loaded, group: list[Outcome], *, excusable: bool) -> list[O
         ]
     examples, declined = sum(o.examples for o in group), sum(o.declined for o in group)
     if examples and declined > DECLINED_SHARE * examples:
-        share = f"declines {declined} of {examples} legal calls"
+        reason, text = _too_much(first.component, declined, examples, group)
         return [
-            replace(o, status="fail", reason=f"{share}: {o.declined_with}")
+            replace(o, status="fail", reason=reason, text=text)
             if o.declined and o.status != "fail"
             else o
             for o in group
         ]
     return group
+
+
+def _too_much(
+    component: str, declined: int, examples: int, group: Sequence[Outcome]
+) -> tuple[str, str]:
+    """What is said of a target that declines most calls, in a line and in full."""
+    refusals = Refusals()
+    for outcome in group:
+        refusals.join(outcome.refusals)
+    share = f"declines {declined} of {examples} legal calls"
+    messages = refusals.most()
+    if not messages:
+        return share, share
+    message, seen = messages[0]
+    reason = f"{share}: {message}{brief(component, seen, refusals.answered)}"
+    return reason, declining_text(component, share, refusals)
 
 
 def _named(loaded: Loaded, outcome: Outcome) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,9 @@ from attnspec.oracle.literal import Upstream
 from attnspec.oracle.precision import Contract
 from attnspec.oracle.shapes import legal_sizes
 from attnspec.raising import one_line, raised
+from attnspec.refusals import Refusals
 from attnspec.signature import signature
+from attnspec.traits import called
 
 Array = np.ndarray[Any, Any]
 
@@ -34,6 +36,7 @@ class Tally:
     calls: int = 0
     answered: int = 0
     """Calls that returned something, right or wrong."""
+    refusals: Refusals = field(default_factory=Refusals)
 
 
 class Subject:
@@ -73,6 +76,7 @@ class Subject:
         }  # fmt: skip
         self._crossing = crossing(loaded.declaration.arrays)
         self._latest: list[Handed] | None = None
+        self._asked: Inputs | None = None
         self.diary = Diary()
         self.siblings: dict[str, Subject | None] = {}
 
@@ -224,10 +228,15 @@ class Subject:
             if backward and gradients.refused(error):
                 raise gradients.refusal(error) from error
             if isinstance(error, NotImplementedError):
-                raise Breach("declined", f"NotImplementedError: {one_line(error)}") from error
+                message = f"NotImplementedError: {one_line(error)}"
+                if self._asked is not None:
+                    self.tally.refusals.decline(message, called(self._asked))
+                raise Breach("declined", message) from error
             way = " in its backward pass" if backward else ""
             raise Breach("raises", raised(error, self.function, way)) from error
         self.tally.answered += counted
+        if counted and self._asked is not None:
+            self.tally.refusals.answered.add(called(self._asked))
         return result
 
     def memory(self) -> Record:
@@ -276,7 +285,8 @@ class Subject:
     def _handed(self, inputs: Inputs, layout: str | None) -> list[Handed]:
         """Every tensor of a call, in the order in which they are passed."""
         chosen = inputs.layout if layout is None else layout
-        self.diary.note(Made(replace(inputs, layout=chosen)))
+        self._asked = replace(inputs, layout=chosen)
+        self.diary.note(Made(self._asked))
         return [
             self._placed(name, inputs.arrays[name], stored, chosen)
             for name, stored in self._stored.items()

@@ -59,12 +59,17 @@ def _told(name: str, failing: list[Any], passing: list[Any]) -> str:
 
 
 def _features(inputs: Inputs) -> Iterator[tuple[str, Any]]:
-    yield "memory layout", inputs.layout
+    yield from called(inputs)
     values, _, places = inputs.pattern.partition("; ")
     yield "values", values
     if places:
         kind, _, way = places.partition(": ")
         yield kind, way
+
+
+def called(inputs: Inputs) -> Iterator[tuple[str, Any]]:
+    """Features that a call has however it was drawn."""
+    yield "memory layout", inputs.layout
     component = COMPONENTS[inputs.component]
     given = chosen(inputs)
     for option in component.options:
@@ -75,7 +80,7 @@ def _features(inputs: Inputs) -> Iterator[tuple[str, Any]]:
     by_axis = {axis: size for (_, axis), size in reversed(sizes.items())}
     for (one, other), (what, than) in SIDE_BY_SIDE.items():
         if one in by_axis and other in by_axis:
-            yield f"{what}:", _beside(by_axis[one], by_axis[other], than)
+            yield f"{what}:", beside(by_axis[one], by_axis[other], than)
     for name in component.arguments:
         yield f"axes of {name}:", inputs.arrays[name].ndim
     for (name, axis), size in sizes.items():
@@ -103,7 +108,8 @@ def _sizes(inputs: Inputs) -> dict[tuple[str, str], int]:
     return found
 
 
-def _beside(one: int, other: int, than: str) -> str:
+def beside(one: int, other: int, than: str) -> str:
+    """How one size compares with another."""
     return (
         f"as many as {than}"
         if one == other
