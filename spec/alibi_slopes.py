@@ -9,7 +9,7 @@ import sympy as sp
 
 from attnspec.spec.alibi_definition import SLOPES, alibi_slopes, power_of_two_up_to, slope
 from attnspec.spec.claim import Claim, Counterexample, Source, Step
-from attnspec.spec.definition import choice, unmarked
+from attnspec.spec.definition import choice, either, unmarked
 
 _k, _l, _p, _rest, _u = sp.symbols("k l p r u", integer=True, nonnegative=True)
 _heads, _power = sp.symbols("h P", integer=True, positive=True)
@@ -46,8 +46,16 @@ def _branches() -> tuple[sp.Expr, sp.Expr]:
     return unmarked(first), unmarked(second)
 
 
+def _forms() -> tuple[sp.Expr, sp.Expr]:
+    """A power of two at once, and as a power of the first slope."""
+    (both,) = slope(_k, _heads, "geometric").atoms(either)
+    at_once, repeated = (unmarked(form) for form in both.args)
+    return at_once, repeated
+
+
 def _definition() -> tuple[Step, ...]:
     first, second = _branches()
+    at_once, repeated = _forms()
     heads = 2**_p + _rest  # r < 2^p, so that 2^p is the greatest power of two up to the heads
     room = sp.Symbol("e", integer=True, positive=True)
     above = published(_l + 1, _power)
@@ -60,6 +68,8 @@ def _definition() -> tuple[Step, ...]:
             second.subs(_k, _power + _l) - published(2 * _l + 1, 2 * _power))),
         Step("between slopes l and l + 1 of P heads: the root of their product", sp.simplify(
             sp.log(second.subs(_k, _power + _l)) - sp.log(above * below) / 2)),
+        Step("a power of the first slope is the same", sp.simplify(
+            sp.expand_log(sp.log(at_once) - sp.log(repeated), force=True))),
         Step("1 + 1 + 2 + ... + 2^(p-1) = 2^p", 1 + sp.Sum(2**_u, (_u, 0, _p - 1)).doit() - 2**_p),
         Step("of h = 2^p + r heads 2^p fits", (heads - 2**_p).is_nonnegative),
         Step("and 2^(p+1) doesn't, for r = 2^p - e with e > 0", sp.expand(

@@ -71,7 +71,7 @@ def _heads() -> tuple[Step, ...]:
             sp.block_collapse(_latents * keys)
             - sp.BlockMatrix([[_latents * block for block in keys.blocks]]),
         ),
-        *projections()[3:],
+        *projections()[3:5],
     )
 
 

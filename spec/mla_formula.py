@@ -66,23 +66,34 @@ def _matrix_entry(factors: tuple[str, ...], row: sp.Symbol, column: sp.Expr) -> 
     )
 
 
+def _at_rest(rotated: sp.Expr) -> sp.Expr:
+    """A rotated channel at an angle of zero."""
+    plain = unmarked(rotated)
+    return plain.replace(sp.cos, lambda _: sp.S.One).replace(sp.sin, lambda _: sp.S.Zero)
+
+
 def projections() -> tuple[Step, ...]:
-    """The definitions' projections, entry by entry: query latent, latent, query, key, value."""
+    """The definitions' projections, entry by entry: latents, queries, keys, values."""
     read = tokens()
     asking = unmarked(read.query_latent)
     queries = unmarked(mla_definition.content_query(read.query_latent))
     keys = unmarked(mla_definition.content_key(read.latent))
     values = unmarked(mla_definition.head_value(read.latent))
-    at = {**named(content()), **named(values)}
+    asked = _at_rest(mla_definition.rotary_query(read.query_latent, sp.S.Zero, PLAIN))
+    keyed = _at_rest(mla_definition.rotary_key(PLAIN))
+    at = {**named(content()), **named(values), **named(asked)}
     channel = at["h"] * at["d"] + at["l"]
     products: tuple[tuple[str, sp.Expr, tuple[str, ...], str, sp.Expr], ...] = (
         ("the query latent is x W_dq", asking, ("w_dq",), "i", at["g"]),
         ("the latent is x W_dkv", unmarked(read.latent), ("w_dkv",), "j", at["f"]),
         ("channel l of query h is column h d + l of x W_dq W_uq", queries, ("w_dq", "w_uq"), "i",
          channel),
-        ("of key h that of x W_dkv W_uk", keys, ("w_dkv", "w_uk"), "j", channel),
+        ("channel l of key h is column h d + l of x W_dkv W_uk", keys, ("w_dkv", "w_uk"), "j", channel),
         ("channel c of value h is column h e + c of x W_dkv W_uv", values, ("w_dkv", "w_uv"), "j",
          at["h"] * at["e"] + at["c"]),
+        ("channel u of rotary query h, before it turns, is column h p + u of x W_dq W_qr", asked,
+         ("w_dq", "w_qr"), "i", at["h"] * at["rotary"] + at["u"]),
+        ("channel u of the rotary key is column u of x W_kr", keyed, ("w_kr",), "j", at["u"]),
     )  # fmt: skip
     return tuple(
         Step(says, normal(made - _matrix_entry(factors, at[row], column), {}))

@@ -14,12 +14,15 @@ from attnspec.spec.claim import Claim, Counterexample, Source, Step
 from attnspec.spec.hadamard_energy import energy_kept
 from attnspec.spec.hadamard_matrices import matrix, size
 from attnspec.spec.quantize_int8_definition import (
+    ENTRY_ACCEPTED,
     LEVELS,
     QUOTIENT,
+    RESTORED,
     SCALE,
     SLACK,
     entry_is_right,
     largest,
+    scale_is_right,
 )
 from attnspec.spec.symbols import i
 
@@ -52,7 +55,7 @@ def the_integers(row: Sequence[sp.Expr]) -> sp.ImmutableMatrix:
 
 
 def _definition() -> tuple[Step, ...]:
-    s = sp.Symbol("s", positive=True)
+    s, size = sp.symbols("s m", positive=True)
     above, below = sp.Rational(1) + QUOTIENT, sp.Rational(1) - QUOTIENT
     part, off, room = sp.symbols("y e r", nonnegative=True)
     n = SCALE.parameters[1]
@@ -88,6 +91,17 @@ def _definition() -> tuple[Step, ...]:
                 for q in (-1, 1, 127)
                 for scale in (s, sp.S.Zero)
             ),
+        ),
+        Step("a largest size over 127 is a right scale", scale_is_right(size / LEVELS, size)),
+        Step(
+            "one off by 2^-21 of itself is not",
+            sp.Not(scale_is_right(size / LEVELS * (1 + 2 * QUOTIENT), size)),
+        ),
+        Step("and any is, where all entries are 0", scale_is_right(s, sp.S.Zero)),
+        Step(
+            "what an integer stands for, q s, is what its entry is compared with",
+            sp.Abs(RESTORED.expression - x[RESTORED.axes[0][0], RESTORED.axes[1][0]])
+            in ENTRY_ACCEPTED.expression.atoms(sp.Abs),
         ),
         Step(
             "two neighbors are both right only near a half: q + 1/2 + r, r > 2^-15 steps, is too "

@@ -15,6 +15,7 @@ from attnspec.spec.definition import Definition
 from attnspec.spec.select_top_k_definition import (
     TIES,
     Selection,
+    accepted,
     may_be_selected,
     must_be_selected,
     precedes,
@@ -42,6 +43,22 @@ def at_every_key(
     )
 
 
+def _accepted(scores: Sequence[sp.Expr], rows: Sequence[Sequence[int]]) -> list[sp.Expr]:
+    """1 for each row of indices that is right, of exact scores, all of which are allowed."""
+    definition = accepted(Selection())
+    sizes = {"s": sp.Integer(len(scores)), "k": sp.Integer(len(rows[0]))}
+    sized = definition.expression.xreplace(
+        {p: sizes[str(p)] for p in definition.parameters if str(p) in sizes}
+    ).doit()
+    entries = sized.atoms(sp.Indexed)
+    found = []
+    for row in rows:
+        given = {"scores": scores, "indices": [sp.Integer(place) for place in row]}
+        values = {node: given[str(node.base.label)][node.indices[-1]] for node in entries}
+        found.append(sized.xreplace(values))
+    return found
+
+
 def _definition() -> tuple[Step, ...]:
     above, more, left, here = sp.symbols("a u w h", integer=True, nonnegative=True)
     k = above + 1 + more
@@ -49,6 +66,7 @@ def _definition() -> tuple[Step, ...]:
     scores = (sp.Integer(5), sp.Integer(2), sp.Integer(2), sp.Integer(1), sp.Integer(7))
     pairs = [((x, 0), (y, 1)) for x in scores[:2] for y in scores[:3]]
     lowest = TIES[1]
+    rows = ((0, 1, 4), (4, 2, 0), (0, 1, 2), (0, 3, 4), (0, 4, 4), (0, 4, -1))
     return (
         Step(
             "let t be the k-th highest score, with a keys above it and e at it: a < k <= a + e. "
@@ -77,6 +95,11 @@ def _definition() -> tuple[Step, ...]:
         Step(
             "and 5 and 7 must be",
             sp.Matrix(at_every_key(must_be_selected, scores, 3)) - sp.Matrix([1, 0, 0, 0, 1]),
+        ),
+        Step(
+            "so of the rows of indices (0, 1, 4), (4, 2, 0), (0, 1, 2), (0, 3, 4), (0, 4, 4) and "
+            "(0, 4, -1) the first two are right",
+            sp.Matrix(_accepted(scores, rows)) - sp.Matrix([1, 1, 0, 0, 0, 0]),
         ),
         Step(
             "where ties go to the lowest index, one of two keys comes first, never both",

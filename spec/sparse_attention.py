@@ -13,10 +13,9 @@ from attnspec.spec import attention_definition
 from attnspec.spec.attention_definition import HEAD_ORDERS, Options
 from attnspec.spec.attention_sums import any_function, gathering, relabelling
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
-from attnspec.spec.definition import choice
 from attnspec.spec.select_top_k import at_every_key
 from attnspec.spec.select_top_k_definition import EMPTY, may_be_selected
-from attnspec.spec.sparse_attention_definition import sparse_attention, times_selected
+from attnspec.spec.sparse_attention_definition import selected, sparse_attention, times_selected
 from attnspec.spec.sums import distributed
 from attnspec.spec.symbols import N, i, j, k
 
@@ -49,10 +48,14 @@ def _definition() -> tuple[Step, ...]:
         ),
         Step("a place counts for its key", hit.xreplace({index: key}) - 1),
         Step("and for no other", hit.xreplace({index: key + other})),
+        Step(
+            "all places count: of a row that names one key at each, as many as it has",
+            times_selected(key).xreplace({index: key}).doit() - times_selected().limits[0][2] - 1,
+        ),
         Step("-1 for none", hit.xreplace({index: sp.Integer(EMPTY)})),
         Step(
             "a key that is there once is seen: its count is 1",
-            choice(sp.S.One, sp.Ne(hit.xreplace({index: key}), 0), sp.S.Zero) - 1,
+            selected().expression.xreplace({times_selected(): hit.xreplace({index: key})}) - 1,
         ),
         *gathering(),
     )
