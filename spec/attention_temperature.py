@@ -10,6 +10,7 @@ import sympy as sp
 
 from attnspec.spec.attention_sums import exponentials, head
 from attnspec.spec.claim import Claim, Source, Step
+from attnspec.spec.hadamard_matrices import H, induction, size
 from attnspec.spec.shapes import shapes_fit
 from attnspec.spec.symbols import N, c, j, key, l, q, z
 
@@ -61,30 +62,16 @@ def _log_ratio() -> tuple[Step, ...]:
 
 
 def _hadamard() -> tuple[Step, ...]:
-    size = sp.Symbol("n", integer=True, positive=True)
-    h = sp.MatrixSymbol("H", size, size)
     signs = sp.MatrixSymbol("k", size, 1)
-    squares = ((h * signs).T * (h * signs)).doit()
-    orthogonal = {h.T * h: size * sp.Identity(size)}
-    doubled = sp.BlockMatrix([[h, h], [h, -h]])
-    gram = sp.block_collapse(doubled.T * doubled)
+    squares = ((H * signs).T * (H * signs)).doit()
     half = sp.Symbol("x", real=True)
     entry = sp.IndexedBase("k", real=True)
     norm = sp.Sum(entry[c] ** 2, (c, 0, size - 1))
     of_signs = norm.replace(lambda node: node == entry[c] ** 2, lambda _: sp.S.One).doit()
-    total = squares.subs(orthogonal).doit()
+    total = squares.subs({H.T * H: size * sp.Identity(size)}).doit()
     return (
-        Step("the shapes of H k fit", shapes_fit(h, signs)),
-        Step("H_1 = (1) has H^T H = 1", sp.Matrix([[1]]).T * sp.Matrix([[1]]) - sp.eye(1)),
-        Step(
-            "and the doubled [[H, H], [H, -H]] 2n on the diagonal where H has n",
-            gram.blocks[0, 0].subs(orthogonal).doit() - 2 * size * sp.Identity(size),
-        ),
-        Step(
-            "in both blocks",
-            gram.blocks[1, 1].subs(orthogonal).doit() - 2 * size * sp.Identity(size),
-        ),
-        Step("and 0 beside it", gram.blocks[0, 1].subs(orthogonal).doit()),
+        Step("the shapes of H k fit", shapes_fit(H, signs)),
+        *induction(),
         Step(
             "queries that run over the rows of H: the sum of (h.k)^2 is k^T H^T H k = n k^T k",
             (total - size * signs.T * signs).doit(),

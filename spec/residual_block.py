@@ -44,16 +44,12 @@ def wiring() -> tuple[Step, ...]:
     """The two blocks, and the sum that pre-norm blocks add up to."""
     stream = sp.Function("x", real=True)
     kept = stream(_depth + 1) - stream(_depth)
-    added = _wired("pre") - x[c]
     return (
         Step("pre-norm is x + f(N(x))", _wired("pre") - x[c] - _sublayer(_norm(x[c], c), c)),
         Step("post-norm is N(x + f(x))", _wired("post") - _norm(x[c] + _sublayer(x[c], c), c)),
         Step(
-            "in pre-norm, what a layer adds to the stream is f(N(x)) and nothing else",
-            added - _sublayer(_norm(x[c], c), c),
-        ),
-        Step(
-            "so the differences telescope: x_L - x_0 is the sum over all layers",
+            "so a pre-norm layer adds f(N(x)), and the differences telescope: x_L - x_0 is their "
+            "sum over all layers",
             sp.Sum(kept, (_depth, 0, _layers - 1)).doit() - (stream(_layers) - stream(0)),
         ),
     )

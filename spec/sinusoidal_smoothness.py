@@ -108,7 +108,10 @@ def _not_monotone() -> tuple[Step, ...]:
             "nor 0: as 0 < omega_i <= 1, K falls while t < pi, at every d",
             sp.solveset(sp.sin(_x), _x, inside) == sp.S.EmptySet,
         ),
-        Step("so K(0) > K(1) > K(2) > K(3)", sp.Integer(3) < sp.pi),
+        Step(
+            "so K(0) > K(1) > K(2) > K(3), as 3 is below pi",
+            sp.FiniteSet(1, 2, 3).is_subset(inside),
+        ),
         *(
             Step(f"d = {2 * pairs}: it rises first from {at} to {at + 1}", _first_rise(pairs, at))
             for pairs, at in ((2, 3), (64, 11))

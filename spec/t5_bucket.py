@@ -107,7 +107,7 @@ def definition() -> tuple[Step, ...]:
         ),
         Step(
             "D > m, so log(D/m) > 0: a^K meets the threshold iff t <= x = K log(a/m) / log(D/m)",
-            sp.log(1 + sp.Symbol("r", positive=True)).is_positive,
+            sp.log(sp.expand((first + far) / first)).is_positive,
         ),
         Step("x = n + f with f = y / (1 + y), 0 <= f < 1: t = n is met", rest.is_nonnegative),
         Step("t = n + 1 isn't", sp.cancel(1 - rest).is_positive),
