@@ -194,6 +194,16 @@ def test_a_link_opens_the_part_that_it_leads_to(chrome: Chrome, small: Path) -> 
     WebDriverWait(chrome, PATIENCE).until(lambda _: part.is_displayed())
 
 
+def test_the_keyboard_reaches_formulas_that_scroll(chrome: Chrome, small: Path) -> None:
+    wide = """return [...document.querySelectorAll('.formula, .equations')]
+        .filter((node) => node.scrollWidth > node.clientWidth + 1).map((node) => node.tabIndex)"""
+    sized(chrome, PHONE)
+    visit(chrome, small, "softmax.html")
+    assert set(chrome.execute_script(wide)) == {0}
+    chrome.execute_script("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    WebDriverWait(chrome, PATIENCE).until(lambda c: set(c.execute_script(wide)) == {0})
+
+
 def test_the_keyboard_reaches_the_content_first(chrome: Chrome, small: Path) -> None:
     visit(chrome, small, "softmax.html")
     ActionChains(chrome).send_keys(Keys.TAB).perform()

@@ -147,6 +147,14 @@ function openTarget() {
   if (target) target.scrollIntoView();
 }
 
+// A formula that is wider than its place scrolls, so the keyboard must get there.
+function reachFormulas() {
+  for (const node of document.querySelectorAll(".formula, .equations")) {
+    if (node.scrollWidth > node.clientWidth + 1) node.tabIndex = 0;
+    else node.removeAttribute("tabindex");
+  }
+}
+
 showTheme(storedTheme());
 document.addEventListener("DOMContentLoaded", () => {
   const button = document.getElementById("theme");
@@ -160,4 +168,7 @@ document.addEventListener("DOMContentLoaded", () => {
   );
   window.addEventListener("hashchange", openTarget);
   if (location.hash) openTarget();
+  reachFormulas();
+  window.addEventListener("resize", reachFormulas);
+  document.addEventListener("toggle", reachFormulas, true);
 });
