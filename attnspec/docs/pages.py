@@ -145,6 +145,7 @@ class Pages:
             page=f"{component.name}.html",
             component=component,
             counted=counts(component.statements),
+            kin=[c.name for c in self.shown if _is_kin(c, component)],
             definitions=shown,
             pictures=[_Shown(picture, _known(claims, picture.claims)) for picture in pictures],
         )
@@ -180,6 +181,12 @@ class _Shown:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.picture, name)
+
+
+def _is_kin(one: Component, other: Component) -> bool:
+    """Whether two components are parts of one thing: `mla` and `mla_decode`."""
+    words = {c.name.partition("_")[0] for c in (one, other)}
+    return one is not other and len(words) == 1
 
 
 def _known(records: Mapping[str, Any], ids: Sequence[str]) -> list[Any]:
