@@ -11,7 +11,7 @@ from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.law import Law
 from attnspec.runner import all_laws
 from attnspec.target import DTYPES
-from attnspec.usage import UsageError, suggestion, unknown
+from attnspec.usage import UsageError, listed, nearest, unknown
 
 
 def known_laws(ids: Sequence[str]) -> tuple[Law, ...]:
@@ -19,16 +19,32 @@ def known_laws(ids: Sequence[str]) -> tuple[Law, ...]:
     laws = {law.id: law for law in all_laws()}
     for given in ids:
         if given not in laws:
-            component = given.partition(".")[0]
-            near = [name for name in laws if name.startswith(f"{component}.")] or list(laws)
-            raise UsageError(
-                f"unknown law {given!r};{suggestion(given, laws)} allowed: {', '.join(near)}"
-            )
+            raise UsageError(_unknown_law(given, list(laws)))
     return tuple(laws[i] for i in ids) if ids else tuple(laws.values())
+
+
+def _unknown_law(given: str, laws: Sequence[str]) -> str:
+    """A law is looked for among those of its component, by its last name."""
+    if given in COMPONENTS:
+        return f"unknown law {given!r}; it is a component: --component {given} chooses all its laws"
+    component, dot, last = given.partition(".")
+    own = [law for law in laws if law.startswith(f"{component}.")]
+    if own:
+        near = nearest(last, [law.partition(".")[2] for law in own])
+        hint = f" did you mean '{component}.{near}'?" if near else ""
+        return f"unknown law {given!r};{hint} allowed: {listed(own, given)}"
+    if dot:
+        return unknown("law", given, laws)
+    named = [law for law in laws if law.partition(".")[2] == given]
+    named = named or [law for law in laws if nearest(given, [law.partition(".")[2]])]
+    return f"unknown law {given!r}; allowed: {listed(named or laws, given)}"
 
 
 def known_components(names: Sequence[str]) -> tuple[str, ...]:
     """These names, if they are components that this version judges."""
+    for name in names:
+        if name in {law.id for law in all_laws()}:
+            raise UsageError(f"unknown component {name!r}; it is a law: --law {name} chooses it")
     return _known("component", names, COMPONENTS)
 
 

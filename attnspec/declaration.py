@@ -45,6 +45,12 @@ def _conventions(declared: object) -> dict[str, str]:
     for name in given:
         if name not in CONVENTIONS:
             raise UsageError(unknown("convention", name, CONVENTIONS))
+        values = CONVENTIONS[name].values
+        if given[name] not in values:
+            near = suggestion(given[name], values)
+            raise UsageError(
+                f"convention {name!r} is {given[name]!r};{near} allowed: {', '.join(values)}"
+            )
     try:
         return followed(given)
     except ValueError as error:
@@ -55,7 +61,8 @@ def _contracts(declared: Any) -> dict[str, Contract]:
     try:
         return {dtype: contract(dtype, declared) for dtype in DTYPES}
     except PrecisionError as error:
-        raise UsageError(str(error)) from error
+        near = suggestion(error.given, error.allowed)
+        raise UsageError(str(error).replace("; allowed:", f";{near} allowed:", 1)) from error
 
 
 def _devices(devices: object) -> None:
@@ -74,7 +81,8 @@ def _limits(limits: object, component: str = "") -> None:
         where = f"limits[{component!r}]" if component else "limits"
         if name not in AXES:
             raise UsageError(
-                f"{where} names the axis {name!r}; allowed: {', '.join(AXES)}"
+                f"{where} names the axis {name!r};{suggestion(name, AXES)} "
+                f"allowed: {', '.join(AXES)}"
                 + ("" if component else ", or a component with a mapping of these")
             )
         if not _is_limit(value):
@@ -107,7 +115,8 @@ def _names(field: str, given: object, allowed: Iterable[str], also: str = "") ->
 
 def _tuple(field: str, given: object, also: str = "") -> tuple[Any, ...]:
     if not isinstance(given, (tuple, list)):
-        raise UsageError(f"{field} is {given!r}; expected {also}a tuple of names")
+        meant = f"; did you mean ({given!r},)?" if isinstance(given, str) and given else ""
+        raise UsageError(f"{field} is {given!r}; expected {also}a tuple of names{meant}")
     if not given and field in ("dtypes", "devices"):
         raise UsageError(f"{field} is empty: nothing would be tested")
     return tuple(given)

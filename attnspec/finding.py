@@ -15,7 +15,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
-from attnspec.usage import UsageError, suggestion
+from attnspec.usage import UsageError, listed, nearest, suggestion
 
 _OURS = str(Path(__file__).parent)
 
@@ -72,10 +72,12 @@ def _importable(module: str, words: str, builtin: list[str]) -> object:
     _search_first(Path.cwd())
     top = module.partition(".")[0]
     if not all(part.isidentifier() for part in module.split(".")) or not _exists(top):
-        near = suggestion(words, builtin)
+        prefix, _, rest = words.partition(":")
+        fault = f" did you mean 'fault:{rest}'?" if rest and nearest(prefix, ["fault"]) else ""
         raise UsageError(
-            f"unknown target {words!r};{near} expected a file, an importable name or one of: "
-            + ", ".join(builtin)
+            f"unknown target {words!r};{fault or suggestion(words, builtin)} expected a file, an "
+            f"importable name, fault:ID or one that `attnspec targets` lists: "
+            f"{listed(builtin, words)}"
         )
     return _imported(module, words)
 

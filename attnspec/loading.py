@@ -20,7 +20,7 @@ from attnspec.finding import found
 from attnspec.oracle.components import COMPONENTS, CONTRACT
 from attnspec.oracle.precision import Contract
 from attnspec.target import DTYPES, Target
-from attnspec.usage import UsageError, suggestion
+from attnspec.usage import UsageError, listed, suggestion
 
 Functions = Mapping[str, Callable[..., Any]]
 
@@ -168,6 +168,6 @@ def _without_component(name: str, thing: object) -> str:
     hints = "".join(f" {n!r}:{s}" for n, s in near.items())
     return (
         f"{name} has none of the contract's functions;{hints} "
-        f"it has: {', '.join(has[:20]) or 'nothing'}{', ...' if len(has) > 20 else ''}; "
-        f"the contract's: {', '.join(CONTRACT)}"
+        f"it has: {listed(has) or 'nothing'}; "
+        f"the contract's: {listed(list(CONTRACT), has[0] if len(has) == 1 else '')}"
     )

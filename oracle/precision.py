@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any
@@ -135,6 +135,13 @@ _INTERMEDIATE = ("scores", "probabilities", "normalised", "tables", "activations
 class PrecisionError(ValueError):
     """A declared precision that names no field, no format or no preset."""
 
+    def __init__(self, message: str, given: object = "", allowed: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.given = given
+        """What was named, ..."""
+        self.allowed = tuple(allowed)
+        """... and what there is."""
+
 
 def wider(a: str, b: str) -> str:
     """The more precise of two formats' names."""
@@ -189,7 +196,8 @@ def contract(storage: str, declared: str | Mapping[str, Any] | None = None) -> C
 
 def _preset(storage: str, name: str) -> Contract:
     if name not in PRESETS:
-        raise PrecisionError(f"unknown precision preset {name!r}; allowed: {', '.join(PRESETS)}")
+        text = f"unknown precision preset {name!r}; allowed: {', '.join(PRESETS)}"
+        raise PrecisionError(text, name, PRESETS)
     return _declared(storage, PRESETS[name])
 
 
@@ -213,10 +221,9 @@ def _declared(storage: str, given: Mapping[str, Any]) -> Contract:
         resolved["scaling"] = scaling
     for field, value in values.items():
         if field not in PLACES:
-            raise PrecisionError(
-                f"unknown precision field {field!r}; allowed: intermediate, scaling, "
-                + ", ".join(PLACES)
-            )
+            allowed = ("intermediate", "scaling", *PLACES)
+            text = f"unknown precision field {field!r}; allowed: {', '.join(allowed)}"
+            raise PrecisionError(text, field, allowed)
         resolved[field] = _format_name(field, value, storage, resolved["accumulate"])
     return replace(start, **resolved)
 
@@ -227,9 +234,9 @@ def _format_name(field: str, value: object, storage: str, accumulate: str) -> st
     if value == "accumulate":
         return accumulate
     if not isinstance(value, str) or value not in FORMATS:
-        raise PrecisionError(
-            f"precision field {field!r} is {value!r}; allowed: {', '.join((*WORDS, *FORMATS))}"
-        )
+        allowed = (*WORDS, *FORMATS)
+        text = f"precision field {field!r} is {value!r}; allowed: {', '.join(allowed)}"
+        raise PrecisionError(text, value, allowed)
     return value
 
 

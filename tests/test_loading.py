@@ -228,12 +228,15 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"conventions": {"rope.layuot": "half"}}, "unknown convention 'rope.layuot'; did you mean"),
     (
         {"conventions": {"rope.layout": "halves"}},
-        "convention 'rope.layout' is 'halves'; allowed: interleaved, half",
+        "convention 'rope.layout' is 'halves'; did you mean 'half'? allowed: interleaved, half",
     ),
     ({"conventions": "half"}, "conventions is 'half'; expected a mapping"),
     ({"precision": "exact"}, "unknown precision preset 'exact'; allowed: eager, flash, strict"),
-    ({"precision": {"angle": "float32"}}, "unknown precision field 'angle'; allowed:"),
-    ({"precision": {"angles": "float31"}}, "precision field 'angles' is 'float31'; allowed:"),
+    (
+        {"precision": {"angle": "float32"}},
+        "unknown precision field 'angle'; did you mean 'angles'?",
+    ),
+    ({"precision": {"angles": "float31"}}, "precision field 'angles' is 'float31'; did you mean"),
     ({"precision": 3}, "precision is 3; expected a preset"),
     ({"precision": {"bfloat16": {"angle": "float32"}}}, "unknown precision field 'angle'"),
     ({"guarantees": ("repeatabel",)}, "unknown name 'repeatabel'; did you mean 'repeatable'?"),
