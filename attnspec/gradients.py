@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -33,6 +34,10 @@ def has_gradients(declaration: Target, component: str, functions: Functions) -> 
 def without_gradients(component: str) -> str:
     """Why laws about gradients are not tested."""
     return f"the target has no gradients of {component}"
+
+
+ONCE = re.compile(r"retain_graph|second time|unpacked once|modified by an inplace operation")
+"""What torch says where a graph is good for a single backward pass."""
 
 
 class Missing(Breach):
@@ -68,15 +73,29 @@ def leaf(given: Any) -> Any:
     return given.detach().requires_grad_()
 
 
-def differentiated(output: Any, leaves: Sequence[Any], upstream: Any) -> tuple[Any, ...]:
+def differentiated(
+    output: Any, leaves: Sequence[Any], upstream: Any, kept: bool
+) -> tuple[Any, ...]:
     """The gradients of sum(upstream * output) for tensors that `leaf` made; None for each that
-    the output does not depend on. Raises Breach where autograd has lost the output."""
+    the output does not depend on. `kept`: the graph is kept for another pass. Raises Breach where
+    autograd has lost the output, and of kind `declined` where there is no other pass."""
     if not output.requires_grad:
         raise Missing("returned an output that does not require grad: no gradients")
-    grads: tuple[Any, ...] = torch().autograd.grad(
-        outputs=output, inputs=leaves, grad_outputs=upstream, allow_unused=True
-    )
+    try:
+        grads: tuple[Any, ...] = torch().autograd.grad(
+            outputs=output, inputs=leaves, grad_outputs=upstream, allow_unused=True,
+            retain_graph=kept,
+        )  # fmt: skip
+    except RuntimeError as error:
+        if kept and ONCE.search(str(error)):
+            raise Breach("declined", f"allows one backward pass: {one_line(error)}") from error
+        raise
     return grads
+
+
+def some(grads: Mapping[str, Array], wanted: Sequence[str]) -> dict[str, Array]:
+    """Those that are wanted."""
+    return {name: grads[name] for name in wanted}
 
 
 def refused(error: BaseException) -> bool:

@@ -14,7 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.oracle.family import UNIFORM
+from attnspec.oracle.family import (
+    LAYOUTS,
+    REPEATED,
+    UNIFORM,
+    repeated,
+    repeated_axis,
+    stored_shape,
+)
 from attnspec.oracle.precision import NUMPY_TYPES
 
 Array = np.ndarray[Any, Any]
@@ -41,8 +48,12 @@ class Plan:
     start: int
     size: int
     """Length of the whole buffer, guard zones and gaps included."""
-    expanded: bool = False
-    """Whether the leading axis has stride 0 (or all have), so that its first entry is stored."""
+
+
+_EXCHANGED = {"transposed": 1, "heads-inside": 2}
+"""Layouts in which an axis, by its place from the end, changes places with the one before it."""
+_STEPPED = {"row-step": 2, "column-step": 1}
+"""Layouts in which every second place along an axis is used, by its place from the end."""
 
 
 @lru_cache(maxsize=4096)
@@ -50,46 +61,33 @@ def plan(shape: tuple[int, ...], layout: str, itemsize: int) -> Plan:
     """The plan of an array of `shape` in one of `oracle.inputs.LAYOUTS`, or `UNIFORM`. An array
     with too few axes for its layout is contiguous. Raises ValueError for a layout that does not
     exist."""
-    guard = GUARD // itemsize
-    stored = list(shape)
-    start = guard
-    expanded = False
-    if layout == "transposed" and len(shape) >= 2:
-        stored[-2:] = stored[-1], stored[-2]
-    elif layout == "row-step" and len(shape) >= 2:
-        stored[-2] *= 2
-    elif layout == "column-step" and len(shape) >= 1:
-        stored[-1] *= 2
-    elif layout == "expanded" and len(shape) >= 1:
-        stored[0] = min(1, stored[0])
-        expanded = True
-    elif layout == UNIFORM:
-        stored = [min(1, n) for n in shape]
-        expanded = bool(shape)
-    elif layout == "offset":
-        start += 1
-    elif layout not in ("contiguous", "transposed", "row-step", "column-step", "expanded"):
+    if layout not in (*LAYOUTS, UNIFORM):
         raise ValueError(f"unknown layout {layout!r}")
-    strides = [math.prod(max(1, n) for n in stored[axis + 1 :]) for axis in range(len(stored))]
-    if layout == "transposed" and len(shape) >= 2:
-        strides[-2:] = strides[-1], strides[-2]
-    elif layout == "row-step" and len(shape) >= 2:
-        strides[-2] *= 2
-    elif layout == "column-step" and len(shape) >= 1:
-        strides[-1] = 2
-    elif layout == UNIFORM:
-        strides = [0] * len(shape)
-    elif expanded:
-        strides[0] = 0
+    guard = GUARD // itemsize
+    order, rank = list(range(len(shape))), len(shape)
+    if (last := _EXCHANGED.get(layout, rank)) < rank:
+        order[-last - 1], order[-last] = order[-last], order[-last - 1]
+    steps = [1] * rank
+    if (behind := _STEPPED.get(layout, rank + 1)) <= rank:
+        steps[-behind] = 2
+    stored = stored_shape(shape, layout)
+    if layout == UNIFORM:
+        stored = tuple(min(1, n) for n in shape)
+    strides, cells = [0] * rank, 1
+    for axis in reversed(order):
+        kept = layout == UNIFORM or axis == repeated_axis(rank, layout)
+        strides[axis] = 0 if kept else cells * steps[axis]
+        cells *= max(1, stored[axis]) * steps[axis]
+    start = guard + (layout == "offset")
     unit = ALIGNMENT // itemsize
-    size = -(-(start + math.prod(stored) + guard) // unit) * unit
-    return Plan(shape, tuple(strides), start, size, expanded)
+    size = -(-(start + math.prod(stored) * math.prod(steps) + guard) // unit) * unit
+    return Plan(shape, tuple(strides), start, size)
 
 
 def planned(values: Array, layout: str, itemsize: int) -> Plan:
-    """The plan of `values`; contiguous where entries along the leading axis differ, so that they
-    cannot share memory."""
-    if layout == "expanded" and values.ndim and not (values == values[:1]).all():
+    """The plan of `values`; contiguous where entries along an axis that repeats differ, so that
+    they cannot share memory."""
+    if layout in REPEATED and not (values == repeated(values, layout)).all():
         layout = "contiguous"
     if layout == UNIFORM and values.size and not (values == values.flat[0]).all():
         layout = "contiguous"
@@ -111,10 +109,8 @@ def buffer(values: Array, dtype: str, where: Plan) -> Array:
     flat: Array = raw[skip : skip + length].view(carrier)
     flat.fill(POISON[dtype] if whole else _BFLOAT16_NAN if dtype == "bfloat16" else np.nan)
     seen = strided(flat, dtype, where)
-    if where.expanded:
-        seen[:1] = values[:1]
-    else:
-        seen[...] = values
+    once = tuple(slice(None if stride else 1) for stride in where.strides)
+    seen[once] = values[once]
     return flat
 
 

@@ -154,7 +154,7 @@ class Subject:
             grads = self._from_backward(own, inputs, tensors, above)
             given = gradients.unpacked(grads, [t.name for t in arguments])
         elif self.loaded.declaration.arrays == "torch":
-            given = self._from_autograd(inputs, tensors, above)
+            given = self._graph(inputs, tensors, above)(False)
         else:
             name = backward_name(self.component)
             raise gradients.Missing(f"gives no gradients: there is no function {name}")
@@ -169,22 +169,41 @@ class Subject:
             del options[option]
         return self._guarded(own, [above.given, *arguments], options, backward=True)
 
-    def _from_autograd(
-        self, inputs: Inputs, tensors: list[Handed], above: Handed
-    ) -> tuple[Any, ...]:
-        output, leaves = self._differentiable(inputs, tensors)
-        passed = [output, leaves, above.given]
-        grads: tuple[Any, ...] = self._guarded(
-            gradients.differentiated, passed, {}, backward=True, counted=False
-        )
-        return grads
+    def pullback(
+        self, inputs: Inputs, upstream: Array, wanted: tuple[str, ...]
+    ) -> Callable[[], dict[str, Array]]:
+        """The call, made now, and a function that gives the gradients of these arguments, by one
+        backward pass each time. The others need none. Raises Breach."""
+        own = backward_name(self.component) in self.functions
+        if own or self.loaded.declaration.arrays != "torch":
+            return lambda: gradients.some(self.gradients(inputs, upstream), wanted)
+        tensors = self._handed(inputs, None)
+        above = self._placed("upstream", upstream, self.dtype, "contiguous")
+        self._latest = [*tensors, above]
+        self.diary.note_upstream(Upstream(upstream, "contiguous", own_backward=False))
+        passed = self._graph(inputs, tensors, above, wanted)
+        arguments = [t for t in tensors if t.name in wanted]
+        return lambda: gradients.taken(passed(True), arguments, self._crossing, self.device)
 
-    def _differentiable(self, inputs: Inputs, tensors: list[Handed]) -> tuple[Any, list[Any]]:
+    def _graph(
+        self, inputs: Inputs, tensors: list[Handed], above: Handed, wanted: tuple[str, ...] = ()
+    ) -> Callable[[bool], tuple[Any, ...]]:
+        """The call, and a backward pass of it by autograd, which may keep its graph."""
+        passed = *self._differentiable(inputs, tensors, wanted), above.given
+        return lambda kept: self._guarded(
+            gradients.differentiated, [*passed, kept], {}, backward=True, counted=False
+        )
+
+    def _differentiable(
+        self, inputs: Inputs, tensors: list[Handed], wanted: tuple[str, ...] = ()
+    ) -> tuple[Any, list[Any]]:
         """The first result of a call that autograd keeps track of, and the tensors of which it
-        keeps the gradients."""
+        keeps the gradients: those wanted, or all."""
         given = {t.name: t.given for t in tensors}
         leaves = {
-            name: gradients.leaf(given[name]) for name in self.row.differentiable if name in given
+            name: gradients.leaf(given[name])
+            for name in self.row.differentiable
+            if name in given and (not wanted or name in wanted)
         }
         arguments, options = self._passed(inputs, {**given, **leaves})
         with gradients.recorded():

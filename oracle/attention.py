@@ -163,6 +163,7 @@ LAWS: tuple[Law, ...] = (
                 "attention.batch_stride_of_fresh",
                 "attention.expanded_tail",
                 "attention.keys_read_as_contiguous",
+                "attention.larger_stride_for_heads",
                 "attention.mask_read_as_contiguous",
                 "attention.queries_read_as_contiguous",
                 "attention.values_read_as_contiguous",

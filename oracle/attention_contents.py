@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.oracle.family import DRESSES, PLAIN, Array, Dress, Shape
+from attnspec.oracle.family import DRESSES, PLAIN, Array, Dress, Shape, stored_shape
 from attnspec.oracle.precision import snapped
 from attnspec.oracle.values import (
     PATTERNS,
@@ -203,9 +203,11 @@ def arrays_of(
     values in bfloat16 are given a mean."""
     near, wide = _span(dtype), span(dtype, "values")
     patterns: tuple[Pattern, ...] = (contents, contents.keys, contents.values)
-    made = []
+    made: list[Array] = []
     for shape, pattern, over in zip(shapes, patterns, (near, near, wide), strict=True):
-        drawn = (min(shape[0], 1), *shape[1:]) if dress.layout == "expanded" else shape
+        # keys and values are repeated for the heads of a group; queries never are
+        own = made == [] and dress.layout == "heads-repeated"
+        drawn = shape if own else stored_shape(shape, dress.layout)
         made.append(filled(pattern, rng, drawn, over))
     if sharp:
         scaled = np.clip(np.ldexp(made[0], sharp), -wide.largest, wide.largest)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.oracle.attention import others
 from attnspec.oracle.attention_calls import changed
 from attnspec.oracle.attention_values import attention, gradients, visible
 from attnspec.oracle.calls import close, same
@@ -163,12 +164,18 @@ LAWS: tuple[Law, ...] = (
                 "attention.gradient_in_order_of_memory",
             ),
             "gradients_repeatable": ("attention.gradient_order_alternates",),
+            "gradients_of_some": ("attention.gradient_scaled_with_queries",),
+            "gradients_between_calls": (
+                "attention.gradient_row_term_of_latest_call",
+                "attention.gradient_converts_saved_lse",
+            ),
             "gradient_leaves_output": (
                 "attention.gradient_overwrites_upstream",
                 "attention.gradient_overwrites_queries",
             ),
         },
         inputs="attention_gradients",
+        others=others,
         claims=(
             "attention.gradient_of_queries",
             "attention.gradient_of_keys",

@@ -16,6 +16,7 @@ import numpy as np
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.expected import Expected
+from attnspec.oracle.family import REPEATED
 from attnspec.oracle.inputs import LAYOUTS, generator
 from attnspec.oracle.law import Breach, Implementation, Inputs, Law
 
@@ -87,8 +88,8 @@ def views_equal_copies(oracle: Oracle) -> Check:
     def check(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
         layout = inputs.layout
         if layout == "contiguous":
-            # `expanded` needs values that repeat, which these inputs need not have
-            others = [name for name in LAYOUTS[1:] if name != "expanded"]
+            # those need values that repeat, which these inputs need not have
+            others = [name for name in LAYOUTS[1:] if name not in REPEATED]
             layout = others[generator(inputs, "layout").integers(len(others))]
         view = implementation(inputs, layout=layout)
         copy = implementation(inputs, layout="contiguous")

@@ -14,10 +14,17 @@ from attnspec.oracle.values import PLACES, SPECIALS, Pattern, Span, filled, plac
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
-LAYOUTS = ("contiguous", "transposed", "row-step", "column-step", "expanded", "offset")
+LAYOUTS = (
+    "contiguous", "transposed", "row-step", "column-step", "expanded", "offset", "heads-inside",
+    "heads-repeated",
+)  # fmt: skip
 """How a floating array lies in memory: in order; with its last two axes exchanged; every second
 row, or every second column, of a larger block; with stride 0 on the leading axis, so that the
-values repeat along it; behind other data."""
+values repeat along it; behind other data; with the two axes before the last exchanged (b t h d,
+seen as b h t d); with stride 0 on the second of four axes."""
+REPEATED: Mapping[str, tuple[int, int]] = {"expanded": (0, 1), "heads-repeated": (1, 4)}
+"""Layouts that need values which repeat: along which axis, and how many axes an array must have
+at least (another is contiguous)."""
 UNIFORM = "uniform"
 """Stride 0 on every axis: one number in memory, as a mean over everything sends back. For upstream
 gradients alone."""
@@ -104,13 +111,27 @@ def floats(
     rng: np.random.Generator, shape: Shape, pattern: Pattern, dress: Dress, span: Span
 ) -> Array:
     """An array of finite numbers of the dtype, as float64, that can lie in memory as asked."""
-    drawn = (min(shape[0], 1), *shape[1:]) if dress.layout == "expanded" else shape
+    drawn = stored_shape(shape, dress.layout)
     values = placed(filled(pattern, rng, drawn, span), dress.specials, rng, span)
     return values if drawn == shape else np.broadcast_to(values, shape).copy()
 
 
-def repeated(values: Array, dress: Dress) -> Array:
-    """The same array, or its first slice over and over where the layout is `expanded`."""
-    if dress.layout != "expanded" or len(values) < 2:
+def repeated_axis(ndim: int, layout: str) -> int | None:
+    """The axis along which an array with so many axes repeats in a layout."""
+    axis, least = REPEATED.get(layout, (0, ndim + 1))
+    return axis if ndim >= least else None
+
+
+def stored_shape(shape: Shape, layout: str) -> Shape:
+    """A shape, with 1 for the axis along which the values repeat."""
+    axis = repeated_axis(len(shape), layout)
+    return shape if axis is None else (*shape[:axis], min(1, shape[axis]), *shape[axis + 1 :])
+
+
+def repeated(values: Array, layout: str) -> Array:
+    """The same array, or its first slice over and over where the layout repeats one."""
+    stored = stored_shape(values.shape, layout)
+    if stored == values.shape:
         return values
-    return np.broadcast_to(values[:1], values.shape).copy()
+    first = values[tuple(map(slice, stored))]
+    return np.broadcast_to(first, values.shape).copy()

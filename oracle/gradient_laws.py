@@ -8,17 +8,18 @@ upstream, which softmax and norms send to zero.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from attnspec.oracle.calls import Check, Oracle, agree, close, same
+from attnspec.oracle.calls import Check, Oracle, Others, agree, close, same
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.expected import Expected
-from attnspec.oracle.family import UNIFORM
+from attnspec.oracle.family import REPEATED, UNIFORM, repeated
 from attnspec.oracle.inputs import LAYOUTS, generator
-from attnspec.oracle.law import Implementation, Inputs, Law
+from attnspec.oracle.law import Breach, Implementation, Inputs, Law
 from attnspec.oracle.precision import snapped
 from attnspec.oracle.rounding import formed
 
@@ -77,6 +78,10 @@ def _first_axis_repeats(inputs: Inputs) -> bool:
     return True
 
 
+def _no_others(implementation: Implementation, inputs: Inputs) -> list[Inputs]:
+    return []
+
+
 def of_views(
     gradients: Gradients, expands: Callable[[Inputs], bool] = _first_axis_repeats
 ) -> Check:
@@ -85,16 +90,15 @@ def of_views(
 
     def check(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
         rng = generator(inputs, "layouts")
-        plain = [name for name in LAYOUTS[1:] if name != "expanded"]
+        plain = [name for name in LAYOUTS[1:] if name not in REPEATED]
         given = inputs.layout
         if given == "contiguous":
             given = plain[rng.integers(len(plain))]
         kinds = (*LAYOUTS[1:], UNIFORM) if expands(inputs) else plain
         kind = kinds[rng.integers(len(kinds))]
         upstream = upstream_of(inputs)
-        if kind == "expanded" and len(upstream):
-            # what a sum over the leading axis sends back
-            upstream = np.broadcast_to(upstream[:1], upstream.shape).copy()
+        # what a sum over an axis sends back
+        upstream = repeated(upstream, kind)
         if kind == UNIFORM and upstream.size:
             # what a mean over everything sends back
             upstream = np.full_like(upstream, upstream.flat[0])
@@ -120,6 +124,44 @@ def repeatable(implementation: Implementation, inputs: Inputs) -> list[Compariso
         same(f"gradient of {name}, again", second[name], first[name], dtype, promised=promised)
         for name in first
     ]
+
+
+def of_some(gradients: Gradients) -> Check:
+    """Where only some arguments need gradients, one or all but one, theirs are what they are."""
+
+    def check(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+        upstream, rng = upstream_of(inputs), generator(inputs, "wanted")
+        right = gradients(implementation, inputs, upstream)
+        names = tuple(right)
+        one = names[int(rng.integers(len(names)))]
+        wanted = (one,) if rng.random() < 0.5 else tuple(n for n in names if n != one) or (one,)
+        actual = implementation.pullback(inputs, upstream, wanted)()
+        what = f"where only {' and '.join(wanted)} need{'s' * (len(wanted) == 1)} one: gradient of "
+        return [close(what + n, actual[n], right[n], implementation.dtype) for n in wanted]
+
+    return check
+
+
+def between_calls(gradients: Gradients, others: Others) -> Check:
+    """A backward pass after other calls, and another one of the same call, give what they
+    should."""
+
+    def check(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+        upstream = upstream_of(inputs)
+        right = gradients(implementation, inputs, upstream)
+        pullback = implementation.pullback(inputs, upstream, tuple(right))
+        for call in others(implementation, inputs):
+            if implementation.legal(call):
+                with suppress(Breach):
+                    implementation.recorded(call)
+        passes = ("after other calls", pullback()), ("a second time", pullback())
+        return [
+            close(f"gradient of {n}, {when}", actual[n], right[n], implementation.dtype)
+            for when, actual in passes
+            for n in right
+        ]
+
+    return check
 
 
 def leave_output(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
@@ -190,10 +232,11 @@ def gradient_laws(
     two_runs: str = "",
     claims: tuple[str, ...],
     expands: Callable[[Inputs], bool] = _first_axis_repeats,
+    others: Others = _no_others,
 ) -> tuple[Law, ...]:
     """The rows that every component with gradients has. `rejects` maps a law's last name to its
     faults; a law that it lacks is left out. `two_runs` is the family for the law that compares
-    two runs, whose allowances add up."""
+    two runs, whose allowances add up; `others` gives other legal calls of the same function."""
 
     def law(name: str, says: str, means: str, check: Check, **more: Any) -> Law:
         family = more.pop("inputs", inputs)
@@ -231,6 +274,20 @@ def gradient_laws(
             "gradients depend on something other than the arguments: a race, or old memory",
             repeatable,
             guarantee="repeatable-backward",
+        ),
+        "gradients_of_some": lambda name: law(
+            name,
+            "gradients are the same whether or not other arguments need one",
+            "a shortcut for arguments that need no gradient leaves out what others need",
+            of_some(gradients),
+            kind="gradient",
+        ),
+        "gradients_between_calls": lambda name: law(
+            name,
+            "a backward pass gives the gradients of its own call, after other calls and again",
+            "what the forward pass saved is overwritten: by a later call, or by the backward pass",
+            between_calls(gradients, others),
+            kind="gradient",
         ),
         "gradient_leaves_output": lambda name: law(
             name,

@@ -93,6 +93,12 @@ class Implementation(Protocol):
         call. Raises `Breach` as a call does, and of kind `gradient` where one is missing or is
         of the wrong kind."""
 
+    def pullback(
+        self, inputs: Inputs, upstream: Array, wanted: tuple[str, ...]
+    ) -> Callable[[], dict[str, Array]]:
+        """Call it where only the arguments `wanted` need gradients; a function that gives these,
+        by one backward pass of that call each time."""
+
     def held(self, inputs: Inputs) -> tuple[Array, Callable[[], Array]]:
         """Call it, and return its result beside a function that reads the very object that it
         returned once more: what was given away must not change later."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.oracle.components import COMPONENTS
-from attnspec.oracle.family import UNIFORM
+from attnspec.oracle.family import UNIFORM, repeated, repeated_axis
 from attnspec.oracle.inputs import description
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.precision import snapped
@@ -156,9 +156,15 @@ def _laid_out(name: str, values: Array, layout: str, *, torch: bool) -> list[str
         step = "[..., ::2, :]" if layout == "row-step" else "[..., ::2]"
         double = f"{name}.repeat_interleave(2, {axis})" if torch else f"{name}.repeat(2, {axis})"
         value = f"{double}{step}"
-    elif layout == "expanded" and (values == values[:1]).all():
+    elif layout == "heads-inside" and values.ndim > 2:
+        turned = "transpose(-3, -2)" if torch else "swapaxes(-3, -2)"
+        value = f"{name}.{turned}.{'contiguous' if torch else 'copy'}().{turned}"
+    elif (
+        repeated_axis(values.ndim, layout) is not None
+        and (values == repeated(values, layout)).all()
+    ):
         shape = tuple(int(size) for size in values.shape)
-        first = f"{name}[:1]"
+        first = f"{name}[{':, ' * (repeated_axis(values.ndim, layout) or 0)}:1]"
         value = f"{first}.expand({shape})" if torch else f"np.broadcast_to({first}, {shape})"
     elif layout == UNIFORM and (values == values.flat[:1]).all():
         shape = tuple(int(size) for size in values.shape)

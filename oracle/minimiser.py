@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.oracle.components import COMPONENTS
+from attnspec.oracle.family import repeated
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.precision import snapped
 
@@ -86,8 +87,8 @@ class _Search:
         if before.dtype.kind == "f":
             values = snapped(values, self.best.dtype)
             keyword = name in COMPONENTS[self.best.component].keywords
-            if self.best.layout == "expanded" and len(values) and not keyword:
-                values = np.broadcast_to(values[:1], values.shape).copy()
+            if not keyword:
+                values = repeated(values, self.best.layout)
         else:
             values = values.astype(before.dtype)
         if np.array_equal(values, before):

@@ -166,8 +166,8 @@ def rope_apply_inputs(scope: Scope, drawn: Draw) -> Inputs:
         dtype=scope.dtype,
         arrays={
             "x": floats(rng, form.shape, pattern, dress, span(scope.dtype, "values")),
-            "cos": repeated(snapped(cos, scope.dtype), dress),
-            "sin": repeated(snapped(sin, scope.dtype), dress),
+            "cos": repeated(snapped(cos, scope.dtype), dress.layout),
+            "sin": repeated(snapped(sin, scope.dtype), dress.layout),
         },
         options=dict(form.options),
         layout=dress.layout,

@@ -20,6 +20,8 @@ from attnspec.oracle.family import (
     Shape,
     floats,
     repeated,
+    repeated_axis,
+    stored_shape,
 )
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.shapes import SOFTMAX_SHAPES
@@ -98,17 +100,18 @@ def softmax_inputs(scope: Scope, drawn: Draw) -> Inputs:
     form, mask, pattern, dress, seed = drawn
     rng = np.random.default_rng(seed)
     dim = form.options.get("dim", -1)
-    if dress.layout == "expanded" and dim in (0, -len(form.shape)):
+    rank = len(form.shape)
+    if dim % rank == repeated_axis(rank, dress.layout):
         # repeating along the row itself would leave a single logit, however long the row
         dress = Dress("contiguous", dress.specials)
     x = floats(rng, form.shape, pattern, dress, span(scope.dtype, "logits"))
     name = pattern.name
     if mask is not None:
         name = f"{name}; minus infinity: {mask.name}"
-        first = x[:1] if dress.layout == "expanded" else x
+        first = x[tuple(map(slice, stored_shape(x.shape, dress.layout)))]
         rows = np.moveaxis(first, dim, -1)
         rows[mask.fill(rng, rows.shape)] = -np.inf
-        x = repeated(x, dress)
+        x = repeated(x, dress.layout)
     return Inputs(
         component="softmax",
         dtype=scope.dtype,

@@ -82,6 +82,8 @@ STRIDES = {
     "column-step": (24, 8, 2),
     "expanded": (0, 4, 1),
     "offset": (12, 4, 1),
+    "heads-inside": (4, 8, 1),
+    "heads-repeated": (12, 4, 1),
 }
 
 
@@ -94,6 +96,21 @@ def test_strides_of_each_layout(layout: str, dtype: str) -> None:
     view, _, _ = handed(given, dtype, layout, "numpy")
     assert tuple(s // view.itemsize for s in view.strides) == STRIDES[layout]
     assert view.dtype == NUMPY_TYPES[dtype]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_heads_lie_inside_of_tokens_or_are_repeated(dtype: str) -> None:
+    given = np.arange(48.0).reshape(2, 2, 3, 4)
+    tensor, _, _ = handed(given, dtype, "heads-inside")
+    assert tensor.stride() == (24, 4, 8, 1)
+    assert tensor.transpose(1, 2).is_contiguous()
+    assert tensor.tolist() == given.tolist()
+    same = np.broadcast_to(given[:, :1], given.shape).copy()
+    repeated, flat, _ = handed(same, dtype, "heads-repeated")
+    assert repeated.stride() == (12, 0, 4, 1)
+    assert repeated.tolist() == same.tolist()
+    assert np.isfinite(flat.view(NUMPY_TYPES[dtype]).astype(np.float64)).sum() == 24
+    assert handed(given, dtype, "heads-repeated")[0].is_contiguous()
 
 
 def test_entries_that_differ_cannot_be_expanded() -> None:

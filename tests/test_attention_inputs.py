@@ -51,6 +51,9 @@ def test_calls_are_legal(family: str, dtype: str) -> None:
         if inputs.layout == "expanded":
             held = (a for n, a in inputs.arrays.items() if n != "mask" and a.ndim == 4 and len(a))
             assert all((values == values[:1]).all() for values in held)
+        if inputs.layout == "heads-repeated":
+            held = (inputs.arrays[name] for name in "kv")
+            assert all((values == values[:, :1]).all() for values in held)
         assert some_row_is_empty(inputs) is (family == "attention_empty_rows")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from attnspec.oracle import inputs as drawn
 from attnspec.oracle.components import COMPONENTS
+from attnspec.oracle.family import repeated
 from attnspec.oracle.inputs import FAMILIES, LAYOUTS, Scope, generator, strategy
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.positions import below, with_different_rows
@@ -48,8 +49,7 @@ def test_calls_are_legal(family: str, dtype: str) -> None:
             assert np.array_equal(snapped(values, dtype), values)
             assert values.flags.c_contiguous
             assert values.flags.writeable
-            if inputs.layout == "expanded" and len(values):
-                assert (values == values[:1]).all()
+            assert (values == repeated(values, inputs.layout)).all()
             if "minus infinity" not in inputs.pattern:
                 assert np.isfinite(values).all()
         assert legal_softmax(inputs) if inputs.component == "softmax" else legal_rotation(inputs)

@@ -89,11 +89,24 @@ def test_the_text_lays_memory_out(layout: str, arrays: str) -> None:
         "column-step": (24, 8, 2),
         "expanded": (0, 4, 1),
         "offset": (12, 4, 1),
+        "heads-inside": (4, 8, 1),
+        "heads-repeated": (12, 4, 1),
     }
     assert stride == expected[layout]
     if arrays == "torch":
         assert (x.storage_offset() > 0) == (layout == "offset")
-    assert (layout in text.split("\n", 1)[1]) == (layout != "contiguous")
+    plain = ("contiguous", "heads-repeated")
+    assert (layout in text.split("\n", 1)[1]) == (layout not in plain)
+
+
+@pytest.mark.parametrize("arrays", ["torch", "numpy"])
+def test_the_text_repeats_heads(arrays: str) -> None:
+    x = np.broadcast_to(np.arange(24.0).reshape(2, 1, 3, 4), (2, 2, 3, 4)).copy()
+    inputs = Inputs("softmax", "float32", {"x": x}, layout="heads-repeated")
+    text = literal(inputs, "f", arrays)
+    laid = run(text, "f").arguments[0]
+    assert (laid.stride() if arrays == "torch" else laid.strides)[1] == 0
+    assert np.array_equal(np.asarray(laid), x)
 
 
 MASK = np.array([[True, False, True, True], [True, True, False, True], [False, True, True, True]])

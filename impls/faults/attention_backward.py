@@ -41,6 +41,8 @@ class Known:
     """`b h t`."""
     upstream: Tensor
     """`b h t e`."""
+    needed: tuple[bool, ...]
+    """Whether q, k, v and bias need gradients."""
 
     @property
     def keys(self) -> Tensor:
@@ -172,7 +174,8 @@ class _Attention(torch.autograd.Function):
         q, k, v, bias = ctx.saved_tensors
         seen, output, lse, rest, steps = ctx.known
         given = call({"q": q, "k": k, "v": v, "bias": bias, **rest})
-        known = Known(given, seen, output, lse, steps.upstream(upstream[0], given))
+        above, needed = steps.upstream(upstream[0], given), ctx.needs_input_grad[:4]
+        known = Known(given, seen, output, lse, above, needed)
         found = steps.gradients(known)
         return (*(None if x is None else x.to(q.dtype) for x in found), None, None)
 

@@ -9,11 +9,22 @@ import torch
 from torch import Tensor
 
 from attnspec.impls import attention as right
-from attnspec.impls.faults.attention_backward import Gradients, Known, by_backward, of_values
+from attnspec.impls.faults.attention_backward import (
+    Gradients,
+    Known,
+    Steps,
+    by_backward,
+    of_keys,
+    of_values,
+    row_term,
+    with_steps,
+)
 from attnspec.impls.faults.attention_memory import by_reading
-from attnspec.impls.faults.attention_steps import Call, by_call
+from attnspec.impls.faults.attention_steps import Call, by_call, hidden, scores
 from attnspec.impls.faults.fault import Fault
 from attnspec.impls.faults.views import overwrite, read_as_contiguous
+
+LOG2_E = 1.4426950408889634
 
 
 class _Overwrites(torch.autograd.Function):
@@ -29,6 +40,35 @@ class _Overwrites(torch.autograd.Function):
         with torch.no_grad():
             overwrite(ctx.place, 2.0 * ctx.place)
         return upstream[0]
+
+
+def _scaled_with_queries(known: Known, dc: Tensor) -> Tensor:
+    found = of_keys(known, dc)
+    return found if known.needed[0] else found / known.given.factor
+
+
+def _converts_lse(known: Known) -> Tensor:
+    # the log-sum-exp is the saved one, and stays in base two
+    lse = known.lse.mul_(LOG2_E)
+    logits = hidden(scores(known.given), known.seen) * LOG2_E
+    return (logits - lse.masked_fill(lse == -torch.inf, 0.0).unsqueeze(-1)).exp2()
+
+
+def _row_term_of_latest_call() -> Mapping[str, Callable[..., Any]]:
+    latest: list[Tensor] = []
+
+    def saved(known: Known, p: Tensor, dp: Tensor) -> Tensor:
+        output = latest[-1]
+        if output.shape != known.upstream.shape:
+            return row_term(known, p, dp)
+        return (known.upstream * output).sum(-1, keepdim=True)
+
+    def made(arguments: dict[str, Any]) -> Any:
+        result = with_steps(arguments, Steps(row_term=saved))
+        latest[:] = [(result[0] if arguments["return_lse"] else result).detach()]
+        return result
+
+    return by_call(made)()
 
 
 class _Contiguous(torch.autograd.Function):
@@ -185,6 +225,36 @@ FAULTS = (
         remedy="Write to a tensor of your own.",
         law="attention.gradient_leaves_output",
         functions=by_call(_queries_overwritten),
+    ),
+    Fault(
+        id="attention.gradient_scaled_with_queries",
+        component="attention",
+        kind="K21",
+        reason="scales dS on the way to the queries, and skips that with the rest where only keys "
+        "need a gradient",
+        remedy="Scale dS before it's shared, whatever needs a gradient.",
+        law="attention.gradients_of_some",
+        functions=by_backward(of_keys=_scaled_with_queries),
+    ),
+    Fault(
+        id="attention.gradient_converts_saved_lse",
+        component="attention",
+        kind="K29",
+        reason="converts the saved log-sum-exp to base two in place, so that a second backward "
+        "pass of the same call converts it again",
+        remedy="Convert a copy.",
+        law="attention.gradients_between_calls",
+        functions=by_backward(weights=_converts_lse),
+    ),
+    Fault(
+        id="attention.gradient_row_term_of_latest_call",
+        component="attention",
+        kind="K29",
+        reason="keeps the output for the row's sum on the module, where a later call replaces it "
+        "before the backward pass",
+        remedy="Save what the backward pass needs with the call itself.",
+        law="attention.gradients_between_calls",
+        functions=_row_term_of_latest_call,
     ),
     Fault(
         id="attention.gradient_clipped",

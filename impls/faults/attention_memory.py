@@ -100,6 +100,18 @@ def _batch_stride_of_fresh(x: Tensor) -> Tensor:
     return x.as_strided(x.shape, (step, *x.stride()[1:]), x.storage_offset())
 
 
+def _larger_stride_for_heads(x: Tensor) -> Tensor:
+    batch, heads, rows, channels = x.stride()
+    if heads >= rows or min(x.shape[1:3]) <= 1:
+        return x
+    steps = (batch, rows, heads, channels)
+    last = x.storage_offset() + 1
+    last += sum((size - 1) * step for size, step in zip(x.shape, steps, strict=True))
+    if x.numel() == 0 or last * x.element_size() > x.untyped_storage().nbytes():
+        return x
+    return x.as_strided(x.shape, steps, x.storage_offset())
+
+
 def _wide(output: Tensor, lse: Tensor, arguments: Arguments) -> Any:
     wide = torch.promote_types(output.dtype, torch.float32)
     return returned(output.to(wide), lse, arguments)
@@ -201,6 +213,16 @@ FAULTS = (
         remedy="Read the stride of every axis.",
         law="attention.views_equal_copies",
         functions=by_reading("k v", _batch_stride_of_fresh),
+    ),
+    Fault(
+        id="attention.larger_stride_for_heads",
+        component="attention",
+        kind="K26",
+        reason="takes the larger of two strides for that of the heads, which is the rows' in a "
+        "view of tokens by heads",
+        remedy="Hand the strides of heads and rows over each under its own name.",
+        law="attention.views_equal_copies",
+        functions=by_reading("q k v", _larger_stride_for_heads),
     ),
     Fault(
         id="attention.expanded_tail",
