@@ -94,8 +94,7 @@ class Evidence:
 
     def outputs_differ(self, wrong: Subject) -> bool:
         """Whether the output of a wrong implementation differs from the target's on one of the
-        first failing calls. It costs a call or two and no exact value, and most candidates end
-        here."""
+        failing calls. It costs no exact value, and most candidates end here after one call."""
         return any(_differs(inputs, output, wrong) for inputs, output in self._outputs)
 
     def breaks_others(self, other: Subject) -> bool:
@@ -125,11 +124,11 @@ class Evidence:
 
     @cached_property
     def _outputs(self) -> list[tuple[Inputs, Comparison]]:
-        """The first failing calls, and the target's outputs there beside the exact values."""
+        """The failing calls, and the target's outputs there beside the exact values."""
         found: list[tuple[Inputs, Comparison]] = []
         if self.forward is None:
             return found
-        for inputs, _ in self._all[:2]:
+        for inputs, _ in self._all:
             judgement = attempted(self.forward, self.subject, inputs)
             if judgement is not None and judgement.comparisons:
                 found.append((inputs, judgement.comparisons[0]))
