@@ -166,7 +166,7 @@ def _rounded_rows() -> tuple[Step, ...]:
         ),
         Step(
             "three equal weights in float16: 1/3 rounds to 1365/4096, the nearest with 11 bits",
-            sp.Integer(round(sp.Rational(1, 3) * 2**12)) - 1365,
+            _third() - sp.Rational(1365, 4096),
         ),
         Step("and three of them sum to 4095/4096", 3 * _third() - sp.Rational(4095, 4096)),
         Step(

@@ -3,6 +3,7 @@ records say what the register says."""
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
 from typing import Any
 
@@ -215,3 +216,35 @@ def test_integer_turns_are_within_their_error() -> None:
             for table, function in ((cosines, sp.cos), (sines, sp.sin)):
                 off = abs(table[t] - UNIT * function(angle))
                 assert bool(off <= error(t)) if t else off == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "claim_id"),
+    [
+        ("attention_cost.pair_flops", "attention.scores_are_quadratic"),
+        ("attention_formula.logits", "attention.definition"),
+        ("gqa_cache.variant_elements", "gqa.cache_hierarchy"),
+        ("hadamard_forms.sign", "hadamard.definition"),
+        ("indexer_scores.rectified", "indexer_scores.weighted_sum_over_heads"),
+        ("quantize_int8.largest", "quantize_int8.definition"),
+        ("rope.block", "rope.orthogonal"),
+        ("rope_frequencies.frequency", "rope.listed_frequencies"),
+        ("sinusoidal.frequency", "sinusoidal.last_frequency"),
+        ("window.band_pairs", "window.band"),
+    ],
+)
+def test_wrong_definition_opens_its_claim(
+    name: str, claim_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With twice what a definition's function gives, the derivation of its claim does not close."""
+    derivation = claim(claim_id).derivation
+    assert derivation is not None
+    module, _, function = name.partition(".")
+    right = getattr(importlib.import_module(f"attnspec.spec.{module}"), function)
+
+    def twice(*arguments: Any, **options: Any) -> Any:
+        return 2 * right(*arguments, **options)
+
+    monkeypatch.setattr(f"attnspec.spec.{name}", twice)
+    steps = getattr(derivation, "__wrapped__", derivation)()
+    assert not all(is_closed(step) for step in steps)
