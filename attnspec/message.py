@@ -47,8 +47,8 @@ def failure_text(
     if judgement.breach is None or explained:
         # a breach says itself what is wrong
         parts.append(_likely(explained))
-    if judgement.breach is not None and judgement.breach.remedy:
-        parts.append(f"To do: {judgement.breach.remedy}")
+    if remedy := _remedy(law, judgement):
+        parts.append(f"To do: {remedy}")
     if common and not explained:
         parts.append(f"Failing calls have in common: {common}.")
     parts.append(f"What it means: {law.means}")
@@ -143,6 +143,19 @@ def _likely(explained: Sequence[Explanation]) -> str:
     if len(explained) > NAMED:
         lines.append("Also possible: " + ", ".join(e.id for e in explained[NAMED:]))
     return "\n".join(lines)
+
+
+def _remedy(law: Law, judgement: Judgement) -> str:
+    """What an author can do about a breach, where that is known."""
+    if judgement.breach is None:
+        return ""
+    if judgement.breach.kind == "raises":
+        return (
+            f"if {law.component} is not made for such calls, declare its "
+            f'limits={{"{law.component}": {{"AXIS": SIZES}}}} in TARGET, or raise '
+            "NotImplementedError, which is not tested; else answer them"
+        )
+    return judgement.breach.remedy
 
 
 def _number(value: object) -> str:

@@ -115,3 +115,8 @@ def test_an_exception_is_not_called_unknown() -> None:
     found = outcome(softmax)
     assert "It raised ValueError: no (" in found.text
     assert "nothing known" not in found.text
+    assert (
+        '\nTo do: if softmax is not made for such calls, declare its limits={"softmax": '
+        '{"AXIS": SIZES}} in TARGET, or raise NotImplementedError, which is not tested; else '
+        "answer them\n"
+    ) in found.text
