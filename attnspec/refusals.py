@@ -23,6 +23,8 @@ FEW_SIZES = 4
 """So many sizes of an axis, or fewer, are what a kernel was written for."""
 TELLING = 50
 """Of fewer answered calls a few sizes may be a matter of chance."""
+LARGEST, LARGE = {("g", "h"): 4}, 64
+"""The largest size that is suggested where two axes must be of one."""
 LISTED = 3
 """Messages that a text tells of."""
 
@@ -59,8 +61,8 @@ class Refusals:
 
     def decline(self, message: str, features: Iterable[tuple[str, Any]]) -> None:
         """One call that was declined."""
-        alike = _without_numbers(message)
-        known = next((m for m in self.declined if _without_numbers(m) == alike), message)
+        alike = without_numbers(message)
+        known = next((m for m in self.declined if without_numbers(m) == alike), message)
         if known in self.declined or len(self.declined) < MESSAGES:
             self.declined.setdefault(known, Seen()).add(features)
 
@@ -68,8 +70,8 @@ class Refusals:
         """Those of another law too."""
         self.answered.join(other.answered)
         for message, seen in other.declined.items():
-            alike = _without_numbers(message)
-            known = next((m for m in self.declined if _without_numbers(m) == alike), message)
+            alike = without_numbers(message)
+            known = next((m for m in self.declined if without_numbers(m) == alike), message)
             self.declined.setdefault(known, Seen()).join(seen)
 
     def most(self) -> list[tuple[str, Seen]]:
@@ -112,6 +114,13 @@ def _conditions(component: str, declined: Seen, answered: Seen) -> Iterator[Cond
             given = "" if option is None or value == "left out" else option[1] or option[2]
             leave = f"take {given} out of its signature" if given else ""
             yield Condition(f"{name} {value}", leave)
+    for name, others in answered.values.items():
+        option = _OPTION.fullmatch(name)
+        always = len(others) == 1 and others.total() == answered.count
+        if option is not None and option[2] and always:
+            (value,) = others
+            if value not in declined.values.get(name, ()):
+                yield Condition(f"{option[2]} other than {value}", "")
 
 
 def _of_size(
@@ -151,7 +160,8 @@ def _of_pair(
         if axis is not None and axis[1] == pair[0]:
             sizes.update(counts)
     # of one head or one token little is seen
-    size = min(sizes, key=lambda n: (n <= 1, n))
+    most = LARGEST.get(pair, LARGE)
+    size = max(sizes, key=lambda n: (n <= most, n if n <= most else -n))
     says = f"another number of {what} than of {than}"
     return Condition(says, _limits(component, dict.fromkeys(pair, f"{{{size}}}")))
 
@@ -200,5 +210,6 @@ def declining_text(component: str, share: str, refusals: Refusals) -> str:
     return "\n".join(lines)
 
 
-def _without_numbers(message: str) -> str:
+def without_numbers(message: str) -> str:
+    """What tells messages apart: kernels print the sizes that they decline."""
     return re.sub(r"\d+", "0", message)

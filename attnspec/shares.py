@@ -11,7 +11,7 @@ from attnspec.loading import Loaded
 from attnspec.oracle.components import COMPONENTS, CONTRACT
 from attnspec.oracle.law import Law
 from attnspec.outcome import Outcome, Untested
-from attnspec.refusals import Refusals, brief, declining_text
+from attnspec.refusals import Refusals, brief, declining_text, without_numbers
 from attnspec.signature import signature
 
 DECLINED_SHARE = 0.5
@@ -119,10 +119,12 @@ def _declined(component: str, outcomes: Sequence[Outcome]) -> list[Untested]:
     mine = [o for o in outcomes if o.component == component and o.declined]
     examples = sum(o.examples for o in outcomes if o.component == component)
     counts: dict[tuple[str, str], int] = {}
+    messages: dict[tuple[str, str], str] = {}
     for outcome in mine:
-        key = (outcome.declined_option, outcome.declined_with)
+        key = (outcome.declined_option, without_numbers(outcome.declined_with))
         counts[key] = counts.get(key, 0) + outcome.declined
+        messages.setdefault(key, outcome.declined_with)
     return [
-        Untested(component, option, f"declined {count} of {examples} calls: {message}")
-        for (option, message), count in counts.items()
+        Untested(component, key[0], f"declined {count} of {examples} calls: {messages[key]}")
+        for key, count in counts.items()
     ]

@@ -49,7 +49,7 @@ def test_a_kernel_without_grouped_heads_is_told_how_to_say_so() -> None:
     found = refusals(lambda h, g, **_: "no GQA" if h != g else "", HEADS)
     assert told(found) == (
         "these are the calls with another number of key heads than of query heads: implement "
-        f'them, or {DECLARE}{{"g": {{2}}, "h": {{2}}}}}} in TARGET'
+        f'them, or {DECLARE}{{"g": {{3}}, "h": {{3}}}}}} in TARGET'
     )
 
 
@@ -85,6 +85,22 @@ def test_an_option_is_named_with_the_way_to_leave_it_out() -> None:
     assert told(found) == (
         "these are the calls with option causal given: implement them, or take causal out of its "
         "signature"
+    )
+
+
+def test_an_option_that_is_needed_is_named() -> None:
+    found = refusals(lambda **_: "only causal", [{}], options={"causal": False})
+    found.join(refusals(lambda **_: "only causal", [{"t": 2}, {"h": 2}]))
+    found.join(refusals(lambda **_: "", [{}, {"t": 2}], options={"causal": True}))
+    assert told(found) == "these are the calls with causal other than True: implement them"
+
+
+def test_a_kernel_for_equal_lengths_is_told_a_length_that_tells_something() -> None:
+    lengths = [{"t": t, "s": s} for t, s in ((2, 2), (3, 2), (33, 33), (5, 9), (9, 5), (300, 300))]
+    found = refusals(lambda t, s, **_: "square only" if t != s else "", lengths)
+    assert told(found) == (
+        "these are the calls with another number of queries than of keys: implement them, or "
+        f'{DECLARE}{{"t": {{33}}, "s": {{33}}}}}} in TARGET'
     )
 
 
