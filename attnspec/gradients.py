@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,17 @@ def remedy(component: str, tensors: Sequence[str], functions: Functions, *, torc
         f"{backward_name(component)}(grad_out, {', '.join(tensors)}, **options) that returns "
         f"them as a tuple; if it has none, declare {declare} in TARGET"
     )
+
+
+@contextmanager
+def advised(declaration: Target, component: str, functions: Functions) -> Iterator[None]:
+    """Adds to what says that a gradient is missing what its author can do."""
+    try:
+        yield
+    except Missing as missing:
+        tensors, torch = list(COMPONENTS[component].arguments), declaration.arrays == "torch"
+        missing.remedy = remedy(component, tensors, functions, torch=torch)
+        raise
 
 
 def recorded() -> AbstractContextManager[None]:

@@ -133,13 +133,8 @@ class Subject:
     ) -> dict[str, Array]:
         """Gradients of sum(upstream * first result) by argument, as float64, copies. Raises
         Breach."""
-        try:
+        with gradients.advised(self.loaded.declaration, self.component, self.functions):
             return self._gradients(inputs, upstream, layout, upstream_layout)
-        except gradients.Missing as missing:
-            names = list(self.row.arguments)
-            torch = self.loaded.declaration.arrays == "torch"
-            missing.remedy = gradients.remedy(self.component, names, self.functions, torch=torch)
-            raise
 
     def _gradients(
         self, inputs: Inputs, upstream: Array, layout: str | None, upstream_layout: str
@@ -183,7 +178,12 @@ class Subject:
         self.diary.note_upstream(Upstream(upstream, "contiguous", own_backward=False))
         passed = self._graph(inputs, tensors, above, wanted)
         arguments = [t for t in tensors if t.name in wanted]
-        return lambda: gradients.taken(passed(True), arguments, self._crossing, self.device)
+
+        def back() -> dict[str, Array]:
+            with gradients.advised(self.loaded.declaration, self.component, self.functions):
+                return gradients.taken(passed(True), arguments, self._crossing, self.device)
+
+        return back
 
     def _graph(
         self, inputs: Inputs, tensors: list[Handed], above: Handed, wanted: tuple[str, ...] = ()

@@ -127,12 +127,14 @@ def _assignment(name: str, values: Array, dtype: str, form: _Form) -> list[str]:
         and (np.diff(values) == 1).all()
     ):
         return [f"{name} = {module}.arange({int(values[0])}, {int(values[-1]) + 1}, {kind})"]
-    if values.size <= form.longest:
-        maker = "tensor" if torch else "array"
-        return [f"{name} = {module}.{maker}({_nested(values, stored)}, {kind})"]
+    written = f"{name} = {module}.{'tensor' if torch else 'array'}"
+    if values.size <= LONGEST:
+        return [f"{written}({_nested(values, stored)}, {kind})"]
     kinds, counts = np.unique(values, return_counts=True)
     usual = kinds[counts.argmax()]
     different = np.argwhere(values != usual)
+    if len(different) > _DIFFERENT and values.size <= form.longest:
+        return [f"{written}({_nested(values, stored)}, {kind})"]
     if len(different) > _DIFFERENT:
         return [f"# {name}: {' x '.join(map(str, shape))}, {stored}, too long to write out"]
     return [

@@ -68,6 +68,11 @@ def test_an_array_that_no_seed_draws_again_is_written_out() -> None:
     assert "98.0, 99.0]], dtype=torch.float32)" in made.formed().code("torch")
 
 
+def test_equal_elements_are_written_short_in_formed_calls_too() -> None:
+    made = Made(replace(INPUTS, arrays={"x": np.zeros((5, 30))})).formed()
+    assert "\nx = torch.full((5, 30), 0.0, dtype=torch.float32)\n" in made.code("torch")
+
+
 def test_gradients_are_shown_as_they_are_taken() -> None:
     text = text_of([Made(INPUTS, Upstream(np.array([[1.0, -1.0]])))])
     assert (
