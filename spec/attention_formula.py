@@ -9,6 +9,7 @@ from __future__ import annotations
 import sympy as sp
 
 from attnspec.spec.attention_definition import (
+    EITHER_SIDE,
     SCALINGS,
     Options,
     attention,
@@ -84,6 +85,10 @@ def _definition() -> tuple[Step, ...]:
                 sp.factor_terms(_document_score(form)[0]) - _document_score(form)[1],
             )
             for form in SCALINGS[1:]
+        ),
+        Step(
+            "and on either side, by a factor of which what is too much is taken out again",
+            sp.factor_terms(_document_score(EITHER_SIDE)[0]) - _document_score(EITHER_SIDE)[1],
         ),
         Step(
             "exp(-M) leaves the sum of exp(z_j - M), and T is that of exp(z_j)",

@@ -83,13 +83,23 @@ def _apart() -> tuple[Step, ...]:
         for way in (1, -1)
     }
     apart = split(sp.Symbol("s"), entry)
-    summands = {node.function for node in first[1].atoms(sp.Sum) if node.has(sp.Indexed)}
+    bits = hadamard("none").parameters[-1]
+    sums = {node for node in first[1].atoms(sp.Sum) if node.has(sp.Indexed)}
+    summands = {node.function for node in sums}
+    (((index, *_),),) = {node.limits for node in sums}
+    by_term = first[1].xreplace({node: node.function for node in sums})
+    (read,) = by_term.atoms(sp.Indexed)
+    added, taken = split(sign(index, hadamard("none").axes[1][0], bits), read)
     chosen, left, room = sp.symbols("P_1 P_2 N_1", nonnegative=True)
     rest = sp.Symbol("N_2", nonnegative=True)
     return (
         Step(
             "the definition's sums are of the terms of one entry: four kinds",
             sp.Integer(len(summands) - len(apart[0] + apart[1])),
+        ),
+        Step(
+            "term by term the second form is the positive parts less the negative ones",
+            sp.expand(by_term - unmarked(sp.Add(*added) - sp.Add(*taken))),
         ),
         *(
             Step(

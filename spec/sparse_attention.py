@@ -50,7 +50,7 @@ def _definition() -> tuple[Step, ...]:
         Step("and for no other", hit.xreplace({index: key + other})),
         Step(
             "all places count: of a row that names one key at each, as many as it has",
-            times_selected(key).xreplace({index: key}).doit() - times_selected().limits[0][2] - 1,
+            times_selected(key).xreplace({index: key}).doit() - index.base.shape[-1],
         ),
         Step("-1 for none", hit.xreplace({index: sp.Integer(EMPTY)})),
         Step(
