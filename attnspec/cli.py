@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 from rich.console import Console
@@ -13,6 +16,8 @@ from attnspec import __version__
 from attnspec.usage import UsageError
 
 TIERS = "smoke, full or deep"
+UNWRITABLE = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EBADF)
+"""What is raised where standard output takes no more."""
 WIDTH = 100
 """Columns of plain output, where no terminal says how many it has."""
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -28,7 +33,26 @@ class _Group(click.Group):
             click.echo(f"attnspec: {error}", err=True)
         except KeyboardInterrupt:
             click.echo("attnspec: interrupted", err=True)
+        except OSError as error:
+            if error.filename is not None or error.errno not in UNWRITABLE:
+                raise
+            _drop_output()
+            click.echo(f"attnspec: cannot write the output: {error.strerror}", err=True)
         return ctx.exit(2)
+
+
+class _Output(Console):
+    """Whoever reads it may leave early, as `head` does: that is no verdict."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        self.quiet = True
+        _drop_output()
+        raise SystemExit(2)
+
+
+def _drop_output() -> None:
+    # what is still buffered would fail once more when the interpreter ends
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -145,9 +169,9 @@ def claims(json_file: Path | None, **given: Any) -> None:  # fmt: skip
 
 
 @main.command()
-@click.argument("name", metavar="ID")
-def show(name: str) -> None:
-    """Show one claim whole: statement, source, conditions, derivation, laws and faults.
+@click.argument("names", metavar="ID...", nargs=-1, required=True)
+def show(names: tuple[str, ...]) -> None:
+    """Show a claim whole: statement, source, conditions, derivation, laws and faults.
 
     An ID is that of a claim, such as rope.relative_invariance, or the number of a statement of
     the documents, such as C042.
@@ -155,7 +179,11 @@ def show(name: str) -> None:
     from attnspec.register import claim_of
     from attnspec.showing import print_claim
 
-    print_claim(console(), claim_of(name))
+    to = console()
+    for count, claim in enumerate(dict.fromkeys(map(claim_of, names))):
+        if count:
+            to.print()
+        print_claim(to, claim)
 
 
 @main.command()
@@ -210,5 +238,5 @@ def score(ctx: click.Context, /, **given: Any) -> None:
 
 def console() -> Console:
     """Standard output: as wide as the terminal, or plain text of a fixed width."""
-    wide = Console(emoji=False)
-    return wide if wide.is_terminal else Console(width=WIDTH, color_system=None, emoji=False)
+    wide = _Output(emoji=False)
+    return wide if wide.is_terminal else _Output(width=WIDTH, color_system=None, emoji=False)

@@ -97,9 +97,13 @@ def _plain(text: str) -> str:
 
 
 def written(path: Path, text: str) -> None:
-    """Write a report so that a reader sees the old file or the whole new one. Raises UsageError
-    if the place cannot be written."""
+    """Write a report so that a reader sees the old file or the whole new one. A device or a pipe
+    is written into. Raises UsageError if the place cannot be written."""
     try:
+        if _is_stream(path):
+            path.write_text(text, "utf-8")
+            return
+        path = _place(path)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -115,18 +119,32 @@ def written(path: Path, text: str) -> None:
 
 def check_writable(path: Path) -> None:
     """Find out before a run, not after it, that a report cannot be written. Raises UsageError."""
-    if path.is_dir():
-        raise UsageError(f"cannot write {path}: it is a directory")
-    if not path.parent.is_dir():
-        raise UsageError(f"cannot write {path}: there is no directory {path.parent}")
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
-    os.close(handle)
-    Path(name).unlink()
-    if path.exists() and not os.access(path, os.W_OK):
-        raise UsageError(f"cannot write {path}: permission denied")
+        if path.is_dir():
+            raise UsageError(f"cannot write {path}: it is a directory")
+        place = _place(path)
+        if not place.parent.is_dir():
+            raise UsageError(f"cannot write {path}: there is no directory {place.parent}")
+        if not _is_stream(path):
+            handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
+            os.close(handle)
+            Path(name).unlink()
+        if path.exists() and not os.access(path, os.W_OK):
+            raise UsageError(f"cannot write {path}: permission denied")
+    except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself
+        raise UsageError(
+            f"cannot write {path}: {getattr(error, 'strerror', '') or error}"
+        ) from error
+
+
+def _place(path: Path) -> Path:
+    """Where the file is that a path means: a link stays, and what it leads to is replaced."""
+    return path.resolve() if path.is_symlink() else path
+
+
+def _is_stream(path: Path) -> bool:
+    """A device or a pipe, such as /dev/null: a file must not be put in its place."""
+    return path.exists() and not path.is_file()
 
 
 def json_text(content: object) -> str:

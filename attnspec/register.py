@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from attnspec.usage import UsageError, suggestion, unknown
 
 VERDICTS: tuple[str, ...] = get_args(Verdict)
 FORMS: tuple[str, ...] = get_args(Form)
+_NUMBER = re.compile(r"([A-Za-z]?)0*(\d+)")
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ def component_of(claim: Claim) -> str:
 
 
 def chosen(choice: Choice) -> tuple[Claim, ...]:
-    """The claims of a choice, in the register's order. Raises UsageError for a name that the
-    register does not know, and where nothing is left."""
+    """The claims of a choice, in the register's order; names in any case. Raises UsageError for a
+    name that the register does not know, and where nothing is left."""
     fields: tuple[tuple[str, Sequence[str], Iterable[str], Callable[[Claim], str]], ...] = (
         ("component", choice.components, dict.fromkeys(map(component_of, CLAIMS)), component_of),
         ("document", choice.documents, [d.number for d in DOCUMENTS], lambda c: c.source.document),
@@ -58,23 +60,44 @@ def chosen(choice: Choice) -> tuple[Claim, ...]:
     claims = CLAIMS
     for what, given, allowed, of in fields:
         for name in given:
-            if name not in allowed:
+            if name.lower() not in allowed:
                 raise UsageError(unknown(what, name, allowed))
-        claims = tuple(claim for claim in claims if not given or of(claim) in given)
+        wanted = {name.lower() for name in given}
+        claims = tuple(claim for claim in claims if not given or of(claim) in wanted)
     if not claims:
         raise UsageError("no claim is all of that at once; leave out one of the options")
     return claims
 
 
 def claim_of(name: str) -> Claim:
-    """The claim of an id, or of a number of the documents' statements such as C042. Raises
-    UsageError, with the nearest names."""
+    """The claim of an id, or of a number of the documents' statements such as C042, in any case
+    and without its zeros. Raises UsageError, with the nearest names."""
+    given = name.strip()
+    parts = _parts(given)
     for claim in CLAIMS:
-        if name == claim.id or (claim.number and name.upper() == claim.number):
+        if given.lower() == claim.id or (claim.number and parts == _parts(claim.number)):
             return claim
-    names = [claim.id for claim in CLAIMS] + [claim.number for claim in CLAIMS if claim.number]
-    near = suggestion(name, names) or suggestion(name.upper(), names)
-    raise UsageError(f"unknown claim {name!r};{near} `attnspec claims` lists them")
+    raise UsageError(f"unknown claim {name!r};{_near(given)}")
+
+
+def _near(given: str) -> str:
+    """What somebody may have meant who named no claim."""
+    if given.lower() in map(component_of, CLAIMS):
+        return f" `attnspec claims --component {given.lower()}` lists those of the component"
+    numbers = [claim.number for claim in CLAIMS if claim.number]
+    letter, digits = _parts(given) or ("", "")
+    same = sorted(n for n in numbers if digits and _parts(n) == (n[0], digits))
+    if same and not letter:
+        return f" did you mean {' or '.join(same)}?"
+    names = [claim.id for claim in CLAIMS] + numbers
+    near = suggestion(given, names) or suggestion(given.upper(), names)
+    return f"{near} `attnspec claims` lists them"
+
+
+def _parts(number: str) -> tuple[str, str] | None:
+    """A number's letter and digits: C and 42 of C042, c42 and so on."""
+    match = _NUMBER.fullmatch(number)
+    return (match[1].upper(), match[2]) if match else None
 
 
 def original(claim: Claim) -> Claim:

@@ -8,7 +8,9 @@ from pathlib import Path
 from rich.box import ASCII2, SIMPLE
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from attnspec.files import check_writable, json_text, written
 from attnspec.progress import bar
@@ -36,6 +38,8 @@ FORMS = {
 }
 """What each proof form says of a derivation."""
 INDENT = "    "
+TABLE_WIDTH = 72
+"""Columns that the table of claims needs."""
 STANDARD_OUTPUT = Path("-")
 
 
@@ -55,11 +59,15 @@ def claims_shown(console: Console, choice: Choice, json_file: Path | None) -> No
 def proved_exit(console: Console, names: Sequence[str], workers: int | None) -> int:
     """Prove, print; the exit status. Raises UsageError for an unknown claim, and where there is
     nothing to derive."""
-    claims = [claim_of(name) for name in names] if names else CLAIMS
+    claims = list(dict.fromkeys(map(claim_of, names))) if names else CLAIMS
     derived = [claim for claim in claims if is_derived(claim)]
+    without = [claim.id for claim in claims if not is_derived(claim)] if names else []
+    verb = "is" if len(without) == 1 else "are"
+    nothing = f"nothing to derive: {', '.join(without)} {verb} no matter of mathematics"
     if not derived:
-        ids = ", ".join(claim.id for claim in claims)
-        raise UsageError(f"nothing to derive: {ids} is no matter of mathematics")
+        raise UsageError(nothing)
+    if without:
+        print_line(console, nothing)
     with bar("prove") as told:
         proofs = proved(derived, workers, told)
     print_proofs(console, proofs)
@@ -67,7 +75,23 @@ def proved_exit(console: Console, names: Sequence[str], workers: int | None) -> 
 
 
 def print_claims(console: Console, claims: Sequence[Claim]) -> None:
-    """One row a claim, and how many have each verdict."""
+    """One row a claim, or two lines where a table is too wide, and how many have each verdict."""
+    if console.width < TABLE_WIDTH:
+        for claim in claims:
+            print_line(console, " ".join(filter(None, (claim.number, claim.id))), "bold")
+            print_line(console, f"{claim.verdict}, {claim.form}", STYLES[claim.verdict])
+            console.print(Padding(Text(claim.statement), (0, 0, 0, len(INDENT))))
+    else:
+        console.print(_table(console, claims))
+    stated = [claim for claim in claims if claim.number]
+    lemmas = len(claims) - len(stated)
+    listed = ", ".join(f"{count} {verdict}" for verdict, count in counts(stated).items())
+    texts = [f"{_some(len(stated), 'statement')} of the documents: {listed}"] if stated else []
+    texts += [_some(lemmas, "lemma of our own", "lemmas of our own")] if lemmas else []
+    print_line(console, "; ".join(texts))
+
+
+def _table(console: Console, claims: Sequence[Claim]) -> Table:
     table = Table(box=SIMPLE if console.is_terminal else ASCII2)
     for column in ("no.", "id", "verdict", "proof", "statement"):
         table.add_column(column, overflow="fold")
@@ -80,13 +104,7 @@ def print_claims(console: Console, claims: Sequence[Claim]) -> None:
             claim.form,
             escape(claim.statement),
         )
-    console.print(table)
-    stated = [claim for claim in claims if claim.number]
-    lemmas = len(claims) - len(stated)
-    listed = ", ".join(f"{count} {verdict}" for verdict, count in counts(stated).items())
-    texts = [f"{_some(len(stated), 'statement')} of the documents: {listed}"] if stated else []
-    texts += [_some(lemmas, "lemma of our own", "lemmas of our own")] if lemmas else []
-    print_line(console, "; ".join(texts))
+    return table
 
 
 def print_claim(console: Console, claim: Claim) -> None:
@@ -135,11 +153,12 @@ def print_proofs(console: Console, proofs: Sequence[Proof]) -> None:
     failed = sum(not proof.holds for proof in proofs)
     steps = sum(proof.steps for proof in proofs)
     slowest = max(proofs, key=lambda proof: proof.seconds)
+    which = "the slowest, " + slowest.claim + "," if len(proofs) > 1 else slowest.claim
     print_line(
         console,
         f"{_some(len(proofs), 'derivation')}, {_some(steps, 'step')}: "
         + (f"{failed} failed" if failed else "all close")
-        + f"; the slowest, {slowest.claim}, took {slowest.seconds:.1f} s",
+        + f"; {which} took {slowest.seconds:.1f} s",
         "bold red" if failed else "green",
     )
 

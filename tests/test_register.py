@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import subprocess
+import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +15,7 @@ from typing import Any
 import pytest
 import sympy as sp
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 from attnspec import register
 from attnspec.cli import main
@@ -17,6 +23,7 @@ from attnspec.impls.faults import FAULTS
 from attnspec.proving import proof_of, proved
 from attnspec.register import Choice, chosen, claim_of, tied
 from attnspec.runner import all_laws
+from attnspec.showing import print_claims
 from attnspec.spec import CLAIMS
 from attnspec.spec.claim import Claim, Counterexample, Step
 from attnspec.spec.sources import document
@@ -99,9 +106,103 @@ def test_json_goes_into_a_file(tmp_path: Path) -> None:
     assert "there is no directory" in failed.output
 
 
+def test_json_through_a_link_keeps_the_link(tmp_path: Path) -> None:
+    file, link = tmp_path / "claims.json", tmp_path / "link.json"
+    link.symlink_to(file)
+    for _ in range(2):
+        assert attnspec("claims", "--json", str(link)).exit_code == 0
+        assert link.is_symlink()
+        assert json.loads(file.read_text()) == listed()
+        file.write_text("old")
+
+
+def test_json_goes_into_a_pipe_and_never_in_its_place(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
+    reader.start()
+    assert attnspec("claims", "--json", str(pipe)).exit_code == 0
+    reader.join(timeout=60)
+    assert pipe.is_fifo()
+    assert json.loads(read[0]) == listed()
+
+
+def test_json_into_a_name_that_no_file_can_have(tmp_path: Path) -> None:
+    turning = tmp_path / "turning"
+    turning.symlink_to(turning)
+    for path in (tmp_path / ("n" * 300), turning):
+        result = attnspec("claims", "--json", str(path))
+        assert result.exit_code == 2
+        assert "cannot write" in result.output
+
+
+def run_into(stdout: Any, *words: str) -> subprocess.CompletedProcess[str]:
+    command = (sys.executable, "-m", "attnspec", *words)
+    return subprocess.run(
+        command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False, timeout=300
+    )
+
+
+def test_a_reader_that_leaves_is_no_verdict() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        result = run_into(write, "prove", "C042")
+    finally:
+        os.close(write)
+    assert (result.returncode, result.stderr) == (2, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full here")
+@pytest.mark.parametrize("words", [("claims",), ("claims", "--json"), ("prove", "C042")])
+def test_a_full_disk_is_told_in_one_line(words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        result = run_into(full, *words)
+    assert result.returncode == 2
+    assert result.stderr == "attnspec: cannot write the output: No space left on device\n"
+
+
+def test_a_narrow_terminal_gets_lines_in_place_of_a_table() -> None:
+    console = Console(width=40, record=True, file=io.StringIO())
+    print_claims(console, chosen(Choice(verdicts=["refuted"])))
+    text = console.export_text()
+    assert "C043 gqa.used_by_models\nrefuted, exact\n    LLaMA 2, Mistral and most open" in text
+    assert max(map(len, text.splitlines())) <= 40
+
+
+def test_names_are_known_in_any_case() -> None:
+    assert listed("--component", "MLA") == listed("--component", "mla")
+    assert listed("--verdict", "Holds-If") == listed("--verdict", "holds-if")
+    for name in ("C042", "c042", "C42", "c42", " C042 ", "GQA.cache_ratios"):
+        assert claim_of(name).id == "gqa.cache_ratios"
+
+
+def test_several_claims_are_shown_once_each() -> None:
+    output = attnspec("show", "C042", "A04", "c42").output
+    assert output.count("Statement: ") == 2
+    assert "\n\nmla.saving_of_equal_precision  (A04)\n" in output
+    failed = attnspec("show", "C042", "nothing")
+    assert failed.exit_code == 2
+    assert "Statement" not in failed.output
+
+
+def test_proving_says_what_has_nothing_to_derive() -> None:
+    result = attnspec("prove", "C042", "C044")
+    assert result.exit_code == 0
+    assert result.output.startswith("nothing to derive: gqa.quality_of_mha is no matter")
+    assert "1 derivation, " in result.output
+    assert "gqa.cache_ratios took" in result.output
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        (("show", "42"), "did you mean C042?"),
+        (("show", "4"), "did you mean A04 or B04 or C004?"),
+        (("show", "Rope"), "`attnspec claims --component rope` lists those of the component"),
+        (("show", ""), "unknown claim ''; `attnspec claims` lists them"),
+        (("prove", "C044", "C044", "C118"), "are no matter of mathematics"),
         (("claims", "--component", "rop"), "unknown component 'rop'; did you mean 'rope'?"),
         (("claims", "--verdict", "false"), "unknown verdict 'false'; allowed: holds, holds-if"),
         (("claims", "--document", "001"), "unknown document '001'; did you mean"),
