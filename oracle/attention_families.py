@@ -78,7 +78,12 @@ CAUSAL_CHOICES = (*CAUSAL * 6, *(c for c in MIXED if c.causal and not c.window))
 WINDOW_CHOICES = (*CAUSAL_WINDOWS, *BOTH_WAYS, *(c for c in MIXED if c.window))
 CAP_CHOICES = (*CAPS * 2, *(c for c in MIXED if c.softcap))
 # a window of 0 leaves single keys, of which the weight is 1 and does not move
-GRADIENT_CHOICES = (*(c for c in CHOICES if c.window is not NARROWEST), Choice(window=NARROWEST))
+GRADIENT_CHOICES = (
+    *(c for c in CHOICES if c.window is not NARROWEST),
+    Choice(window=NARROWEST),
+    Choice(return_lse=True),
+    Choice(return_lse=True, causal=True),
+)
 GROUP_CHOICES = (*CAUSAL * 2, Choice(scale=0.5), Choice(softcap=2.0), *CAUSAL_WINDOWS[:1])
 
 

@@ -141,6 +141,8 @@ LAWS: tuple[Law, ...] = (
                 "attention.gradient_of_bias_scaled",
                 "attention.gradient_of_keys_by_view",
                 "attention.gradient_top_left",
+                "attention.gradient_without_row_term_with_lse",
+                "attention.gradient_of_keys_without_diagonal",
                 "attention.gradient_without_bias",
                 "attention.gradient_with_default_scale",
                 "attention.gradient_without_softcap",

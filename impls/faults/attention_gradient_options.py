@@ -10,7 +10,9 @@ from torch import Tensor
 from attnspec.impls.faults.attention_backward import (
     Known,
     by_backward,
+    of_keys,
     of_products,
+    row_term,
 )
 from attnspec.impls.faults.attention_steps import (
     allowed,
@@ -28,6 +30,22 @@ def recomputed(known: Known, everything: Tensor, seen: Tensor) -> Tensor:
     lse = known.lse.unsqueeze(-1)
     found = (everything - lse.masked_fill(lse == -torch.inf, 0.0)).exp()
     return found.masked_fill(~seen | (lse == -torch.inf), 0.0)
+
+
+TILE = 64
+
+
+def _row_term_unless_lse(known: Known, p: Tensor, dp: Tensor) -> Tensor:
+    term = row_term(known, p, dp)
+    return torch.zeros_like(term) if known.given.return_lse else term
+
+
+def _keys_without_diagonal(known: Known, dc: Tensor) -> Tensor:
+    t, s = known.given.lengths
+    if not known.given.causal or min(t, s) <= TILE:
+        return of_keys(known, dc)
+    lost = (offsets(known.given) == 0) & (torch.arange(s, device=dc.device) >= TILE)
+    return of_keys(known, dc.masked_fill(lost, 0.0))
 
 
 def _without_mask(known: Known) -> Tensor:
@@ -168,6 +186,26 @@ FAULTS = (
         law="attention.gradients_match_oracle",
         functions=by_backward(of_weights=_of_first_width),
         report="XunhaoLai/native-sparse-attention-triton #27",
+    ),
+    Fault(
+        id="attention.gradient_without_row_term_with_lse",
+        component="attention",
+        kind="K23",
+        reason="takes another backward pass where the log-sum-exp was asked for too, one without "
+        "the row's sum of P dP",
+        remedy="Subtract it on every path.",
+        law="attention.gradients_match_oracle",
+        functions=by_backward(row_term=_row_term_unless_lse),
+    ),
+    Fault(
+        id="attention.gradient_of_keys_without_diagonal",
+        component="attention",
+        kind="K25",
+        reason="starts the queries of a causal tile of keys one too late from the second tile on, "
+        "so that keys there get nothing from their own position",
+        remedy="Start at the first query that sees the tile's first key.",
+        law="attention.gradients_match_oracle",
+        functions=by_backward(of_keys=_keys_without_diagonal),
     ),
     Fault(
         id="attention.gradient_empty_row",
