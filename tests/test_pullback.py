@@ -1,0 +1,83 @@
+"""Backward passes of one call: of some arguments, after others, and again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from attnspec.oracle.law import Breach
+from tests.stubs import attention, attention_call, subject
+
+UPSTREAM = (np.arange(30.0).reshape(2, 1, 3, 5) % 5 - 2.0) / 2.0
+ALL = ("q", "k", "v")
+
+
+@pytest.mark.parametrize("wanted", [("q",), ("k",), ("v",), ("q", "v"), ALL])
+def test_only_what_is_wanted_requires_grad(wanted: tuple[str, ...]) -> None:
+    seen = []
+
+    def looks(q: Any, k: Any, v: Any) -> Any:
+        given = {"q": q, "k": k, "v": v}
+        seen.append(tuple(name for name, x in given.items() if x.requires_grad))
+        return attention(q, k, v)
+
+    call = attention_call()
+    found = subject(looks, "attention").pullback(call, UPSTREAM, wanted)()
+    right = subject(attention, "attention").gradients(call, UPSTREAM)
+    assert seen == [wanted]
+    assert list(found) == list(wanted)
+    assert all(np.array_equal(found[name], right[name]) for name in wanted)
+
+
+def test_each_backward_pass_is_one_of_the_same_call() -> None:
+    calls = []
+
+    def counted(q: Any, k: Any, v: Any) -> Any:
+        calls.append(q)
+        return attention(q, k, v)
+
+    pullback = subject(counted, "attention").pullback(attention_call(), UPSTREAM, ALL)
+    first, second = pullback(), pullback()
+    assert len(calls) == 1
+    assert all(np.array_equal(first[name], second[name]) for name in ALL)
+
+
+class Once(torch.autograd.Function):
+    """The identity, which changes in its backward pass what it has saved."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        kept = x.clone()
+        ctx.save_for_backward(kept)
+        return kept.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Any) -> Any:
+        (kept,) = ctx.saved_tensors
+        kept.zero_()
+        return upstream[0]
+
+
+def test_a_target_may_refuse_a_second_backward_pass() -> None:
+    def once(q: Any, k: Any, v: Any) -> Any:
+        return attention(Once.apply(q), k, v)  # type: ignore[no-untyped-call]
+
+    pullback = subject(once, "attention").pullback(attention_call(), UPSTREAM, ALL)
+    assert list(pullback()) == list(ALL)
+    with pytest.raises(Breach, match="allows one backward pass") as caught:
+        pullback()
+    assert caught.value.kind == "declined"
+
+
+def test_a_function_for_gradients_gives_those_that_are_wanted() -> None:
+    def attention_backward(grad_out: Any, q: Any, k: Any, v: Any) -> Any:
+        return q, k, v
+
+    mine = subject(attention, "attention", others={"attention_backward": attention_backward})
+    call = attention_call()
+    found = mine.pullback(call, UPSTREAM, ("k",))()
+    assert list(found) == ["k"]
+    assert np.array_equal(found["k"], call.arrays["k"])
