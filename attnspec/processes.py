@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,8 @@ def results(
     arguments: tuple[Any, ...] = (),
 ) -> Iterator[list[Future[T]]]:
     """The futures of `work` on each of the calls, in their order. Each process first calls
-    `start`. If the block is left by an exception, the processes are ended, whatever they do.
+    `start`. If the block is left by an exception, the processes are ended, whatever they do; and
+    they end if this process is killed.
 
     Processes are spawned: a forked one cannot use CUDA, and copies locks in whatever state they
     are.
@@ -30,7 +32,7 @@ def results(
     spawn = multiprocessing.get_context("spawn")
     others = set(multiprocessing.active_children())
     with ProcessPoolExecutor(
-        workers, mp_context=spawn, initializer=start, initargs=arguments
+        workers, mp_context=spawn, initializer=_started, initargs=(start, arguments)
     ) as pool:
         with _without_interrupts():
             futures = [pool.submit(work, *call) for call in calls]
@@ -40,6 +42,19 @@ def results(
             for process in set(multiprocessing.active_children()) - others:
                 process.terminate()
             raise
+
+
+def _started(start: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    start(*arguments)
+
+
+def _end_with_parent() -> None:
+    # nothing else ends a process that waits for work when its parent was killed
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 @contextmanager

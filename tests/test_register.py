@@ -273,6 +273,17 @@ def test_proving_in_processes() -> None:
     assert ": all close; the slowest, " in result.output
 
 
+def test_no_process_outlives_a_killed_proof() -> None:
+    command = (sys.executable, "-m", "attnspec", "prove", "-n", "2")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as proof:
+        # long enough to start the processes, on most machines; too short proves nothing, but passes
+        with pytest.raises(subprocess.TimeoutExpired):
+            proof.communicate(timeout=8)
+        proof.kill()
+        # the processes hold the other end, which is closed when the last one ends
+        proof.communicate(timeout=60)
+
+
 def test_a_repeated_statement_is_proved_once() -> None:
     entry = next(claim for claim in CLAIMS if claim.same_as)
     (proof,) = proved([entry, claim_of(entry.same_as)], workers=1)
