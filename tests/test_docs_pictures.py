@@ -97,6 +97,7 @@ def test_buckets_by_fractions(gallery: dict[str, Picture]) -> None:
             half + max(k for k in range(40) if power >= Fraction(128, half) ** k),
         )
 
+    assert "distance 91 where both directions count, at 113" in gallery["t5-buckets"].caption
     for place, both, earlier in gallery["t5-buckets"].rows:
         p = int(place)
         assert int(both) == bucket(abs(p), 16) + (16 if p > 0 else 0)

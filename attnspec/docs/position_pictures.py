@@ -50,12 +50,20 @@ def buckets() -> Picture:
         "t5-buckets",
         "T5's buckets",
         f"{BUCKETS} buckets, max_distance {FARTHEST}. Near keys have a bucket each; farther ones "
-        f"share buckets that widen in proportion to the distance; from {FARTHEST} on all are in "
-        "the last.",
+        f"share buckets that widen in proportion to the distance. The last one has no end; it "
+        f"begins at distance {_begin(places, both)} where both directions count, at "
+        f"{_begin(places, earlier)} where one does.",
         svg,
         ("key minus query", "both directions", "earlier keys only"),
         tuple(rows),
     )
+
+
+def _begin(places: np.ndarray, buckets: list[int]) -> int:
+    """The distance before the query at which its last bucket begins."""
+    last = buckets[0]
+    return max(int(-place) for place, bucket in zip(places, buckets, strict=True)
+               if place < 0 and bucket < last) + 1  # fmt: skip
 
 
 def slopes() -> Picture:
