@@ -21,8 +21,9 @@ def written_exit(console: Console, directory: Path, workers: int | None) -> int:
     the site is made with isn't installed."""
     lacking = [name for name in NEEDED if find_spec(name) is None]
     if lacking:
+        verb = "is" if len(lacking) == 1 else "are"
         raise UsageError(
-            f"`attnspec docs` needs {', '.join(lacking)}, which is not installed: "
+            f"`attnspec docs` needs {', '.join(lacking)}, which {verb} not installed: "
             "pip install 'attnspec[docs]'"
         )
     from attnspec.docs.building import build
