@@ -105,6 +105,7 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
         (tmp_path / "link", "is no directory"),
         (tmp_path / "no" / "such", "there is no directory"),
         (Path("/proc/site"), "cannot write /proc/site"),
+        (tmp_path / ("long" * 100), "too long"),
     ):
         with pytest.raises(UsageError, match=reason):
             check_place(place)

@@ -32,10 +32,15 @@ def check_place(directory: Path) -> None:
 
 def _check_ours(directory: Path) -> None:
     """A directory that isn't there, is empty, or holds a site of ours and nothing else."""
-    if directory.is_symlink() or (directory.exists() and not directory.is_dir()):
-        raise UsageError(f"cannot write {directory}: it is there already, and is no directory")
-    if not directory.is_dir():
+    try:
+        # a name that no file can have raises here already
+        directory.lstat()
+    except FileNotFoundError:
         return
+    except OSError as error:
+        raise UsageError(f"cannot write {directory}: {error.strerror or error}") from error
+    if directory.is_symlink() or not directory.is_dir():
+        raise UsageError(f"cannot write {directory}: it is there already, and is no directory")
     try:
         there = {entry.name for entry in directory.iterdir()}
         known = set(_files(directory)) if MARKER in there else set()

@@ -1,0 +1,102 @@
+"""`attnspec prove`: what it runs, and how a broken derivation is told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import sympy as sp
+from click.testing import CliRunner, Result
+
+from attnspec import register
+from attnspec.cli import main
+from attnspec.proving import proof_of, proved
+from attnspec.register import claim_of
+from attnspec.spec import CLAIMS
+from attnspec.spec.claim import Claim, Counterexample, Step
+
+
+def attnspec(*words: str) -> Result:
+    result = CliRunner().invoke(main, words)
+    assert "Traceback" not in result.output
+    return result
+
+
+def test_proving_in_processes() -> None:
+    result = attnspec("prove", "A04", "rope.group_law", "C042", "-n", "2")
+    assert result.exit_code == 0
+    assert result.output.startswith("3 derivations, ")
+    assert ": all close; the slowest, " in result.output
+
+
+def test_no_process_outlives_a_killed_proof() -> None:
+    command = (sys.executable, "-m", "attnspec", "prove", "-n", "2")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as proof:
+        # long enough to start the processes, on most machines; too short proves nothing, but passes
+        with pytest.raises(subprocess.TimeoutExpired):
+            proof.communicate(timeout=8)
+        proof.kill()
+        # the processes hold the other end, which is closed when the last one ends
+        proof.communicate(timeout=60)
+
+
+def test_a_repeated_statement_is_proved_once() -> None:
+    entry = next(claim for claim in CLAIMS if claim.same_as)
+    (proof,) = proved([entry, claim_of(entry.same_as)], workers=1)
+    assert proof.claim == entry.same_as
+
+
+def open_step(claim: Claim) -> Claim:
+    def derivation() -> tuple[Step, ...]:
+        return (*claim.derivation(), Step("one more", sp.Symbol("left_over")))  # type: ignore[misc]
+
+    return replace(claim, derivation=derivation)
+
+
+def no_steps(claim: Claim) -> Claim:
+    return replace(claim, derivation=lambda: ())
+
+
+def raising(claim: Claim) -> Claim:
+    def derivation() -> tuple[Step, ...]:
+        raise ZeroDivisionError("nothing there")
+
+    return replace(claim, derivation=derivation)
+
+
+def agreeing(claim: Claim) -> Claim:
+    one = sp.Integer(1)
+    return replace(claim, counterexample=lambda: Counterexample("any", one, one))
+
+
+BREAKS = [
+    (open_step, "open step: one more: left_over"),
+    (no_steps, "the derivation has no steps"),
+    (raising, "ZeroDivisionError: nothing there"),
+    (agreeing, "the counterexample does not contradict: 1 against 1"),
+]
+ONE_OF_EACH_FORM = [
+    next(c for c in CLAIMS if c.form == form and c.derivation)
+    for form in ("symbolic", "block", "fixed", "exact")
+]
+
+
+@pytest.mark.parametrize("claim", ONE_OF_EACH_FORM, ids=lambda claim: claim.form)
+@pytest.mark.parametrize(
+    ("broken", "says"), BREAKS, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_a_broken_derivation_is_named(
+    claim: Claim, broken: Any, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = tuple(broken(entry) if entry is claim else entry for entry in CLAIMS)
+    monkeypatch.setattr(register, "CLAIMS", wrong)
+    assert proof_of("rope.group_law").holds or claim.id == "rope.group_law"
+    result = attnspec("prove", claim.id, "softmax.definition", "-n", "1")
+    assert result.exit_code == 1
+    assert f"{claim.id} is not proved:" in result.output
+    assert says in result.output
+    shown = attnspec("show", claim.id) if broken is open_step else None
+    assert shown is None or "OPEN, left_over is left" in shown.output
