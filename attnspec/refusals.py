@@ -34,22 +34,33 @@ _OPTION = re.compile(r"option (\w+)|(\w+) =")
 
 @dataclass
 class Seen:
-    """The features of several calls: how often each value was there."""
+    """The features of several calls."""
 
-    count: int = 0
-    values: dict[str, Counter[Any]] = field(default_factory=dict)
+    rows: Counter[tuple[tuple[str, Any], ...]] = field(default_factory=Counter)
+    """The features of one call, and how many calls had just these: they are sorted by name only
+    when they are asked for."""
 
     def add(self, features: Iterable[tuple[str, Any]]) -> None:
         """One more call."""
-        self.count += 1
-        for name, value in features:
-            self.values.setdefault(name, Counter())[value] += 1
+        self.rows[tuple(features)] += 1
 
     def join(self, other: Seen) -> None:
         """Those of another one too."""
-        self.count += other.count
-        for name, counts in other.values.items():
-            self.values.setdefault(name, Counter()).update(counts)
+        self.rows.update(other.rows)
+
+    @property
+    def count(self) -> int:
+        """How many calls."""
+        return self.rows.total()
+
+    @property
+    def values(self) -> dict[str, Counter[Any]]:
+        """How often each value of each feature was there."""
+        found: dict[str, Counter[Any]] = {}
+        for row, times in self.rows.items():
+            for name, value in row:
+                found.setdefault(name, Counter())[value] += times
+        return found
 
 
 @dataclass
@@ -100,8 +111,9 @@ def condition(component: str, declined: Seen, answered: Seen) -> Condition | Non
 
 
 def _conditions(component: str, declined: Seen, answered: Seen) -> Iterator[Condition]:
-    for name, counts in declined.values.items():
-        others = answered.values.get(name, Counter())
+    refused, answers = declined.values, answered.values
+    for name, counts in refused.items():
+        others = answers.get(name, Counter())
         if counts.total() < declined.count or set(counts) & set(others):
             continue
         axis, option = _SIZE.fullmatch(name), _OPTION.fullmatch(name)
@@ -114,12 +126,12 @@ def _conditions(component: str, declined: Seen, answered: Seen) -> Iterator[Cond
             given = "" if option is None or value == "left out" else option[1] or option[2]
             leave = f"take {given} out of its signature" if given else ""
             yield Condition(f"{name} {value}", leave)
-    for name, others in answered.values.items():
+    for name, others in answers.items():
         option = _OPTION.fullmatch(name)
         always = len(others) == 1 and others.total() == answered.count
         if option is not None and option[2] and always:
             (value,) = others
-            if value not in declined.values.get(name, ()):
+            if value not in refused.get(name, ()):
                 yield Condition(f"{option[2]} other than {value}", "")
 
 

@@ -304,7 +304,7 @@ class Subject:
     def _handed(self, inputs: Inputs, layout: str | None) -> list[Handed]:
         """Every tensor of a call, in the order in which they are passed."""
         chosen = inputs.layout if layout is None else layout
-        self._asked = replace(inputs, layout=chosen)
+        self._asked = inputs if inputs.layout == chosen else replace(inputs, layout=chosen)
         self.diary.note(Made(self._asked))
         return [
             self._placed(name, inputs.arrays[name], stored, chosen)
