@@ -18,7 +18,7 @@ from attnspec.oracle.precision import Contract
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inputs:
     """One drawn call. Floating arrays are float64, already snapped to the storage dtype."""
 
@@ -40,6 +40,14 @@ class Inputs:
     """Fills whatever else a law needs at random (`inputs.generator`)."""
     drawn: bytes = b""
     """The bytes from which the call was made (`inputs.strategy`); empty for other calls."""
+
+    def __repr__(self) -> str:
+        """The call without its values: Hypothesis prints calls, and warns of long ones."""
+        shapes = ", ".join(f"{name}{list(a.shape)}" for name, a in self.arrays.items())
+        options = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        return (
+            f"<{self.component}({shapes}{options}) {self.dtype}, {self.layout}, seed {self.seed}>"
+        )
 
     def with_arrays(self, **arrays: Array) -> Inputs:
         """The same call with other values."""

@@ -225,3 +225,8 @@ def test_description_is_one_line() -> None:
         assert f"seed {inputs.seed}" in text
         assert inputs.layout in text
         assert " x ".join(map(str, inputs.arrays["x"].shape)) in text
+
+
+def test_a_call_prints_as_one_short_line() -> None:
+    large = Inputs("softmax", "float32", {"x": np.zeros((64, 8, 9, 5))}, {"dim": 1}, seed=3)
+    assert repr(large) == "<softmax(x[64, 8, 9, 5], dim=1) float32, contiguous, seed 3>"
