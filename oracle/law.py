@@ -49,6 +49,10 @@ class Inputs:
             f"<{self.component}({shapes}{options}) {self.dtype}, {self.layout}, seed {self.seed}>"
         )
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        # Hypothesis prints dataclasses by their fields else
+        printer.text(repr(self))
+
     def with_arrays(self, **arrays: Array) -> Inputs:
         """The same call with other values."""
         return replace(self, arrays={**self.arrays, **arrays}, drawn=b"")

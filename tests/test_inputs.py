@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis.vendor.pretty import pretty
 
 from attnspec.oracle import inputs as drawn
 from attnspec.oracle.components import COMPONENTS
@@ -230,3 +231,4 @@ def test_description_is_one_line() -> None:
 def test_a_call_prints_as_one_short_line() -> None:
     large = Inputs("softmax", "float32", {"x": np.zeros((64, 8, 9, 5))}, {"dim": 1}, seed=3)
     assert repr(large) == "<softmax(x[64, 8, 9, 5], dim=1) float32, contiguous, seed 3>"
+    assert pretty(large) == repr(large)
