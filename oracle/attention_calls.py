@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.oracle import attention_sight as sight
-from attnspec.oracle.attention_values import attention, log_sum_exp, visible
+from attnspec.oracle.attention_values import attention, log_sum_exp, overflowing, visible
 from attnspec.oracle.calls import Check, agree
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.inputs import generator
@@ -113,11 +113,13 @@ def explicit(implementation: Implementation, inputs: Inputs) -> Inputs | None:
 
 
 def promised_rows(implementation: Implementation, inputs: Inputs) -> Array:
-    """The rows of which the contract says what they hold: [b, h, t]."""
+    """The rows of which the contract says what they hold: [b, h, t]. Where a score may overflow, of
+    a hidden key too, it says nothing: infinity less infinity is what hides the key there."""
+    finite = ~overflowing(implementation, inputs)
+    if implementation.conventions["attention.empty_row"] != "unspecified":
+        return finite
     seen: Array = np.any(visible(implementation, inputs), axis=-1)
-    if implementation.conventions["attention.empty_row"] == "unspecified":
-        return seen
-    return np.ones_like(seen)
+    return seen & finite
 
 
 def two_runs(

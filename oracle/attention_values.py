@@ -68,13 +68,13 @@ def log_sum_exp(implementation: Implementation, inputs: Inputs) -> Expected:
         given,
         implementation.contract,
     )
-    lost = _overflowing(implementation, inputs)
+    lost = overflowing(implementation, inputs)
     if options.hides and implementation.conventions["attention.empty_row"] != "zero":
         lost = lost | empty(implementation, inputs)
     return replace(right, allowance=np.where(lost, np.inf, right.allowance))
 
 
-def _overflowing(implementation: Implementation, inputs: Inputs) -> Array:
+def overflowing(implementation: Implementation, inputs: Inputs) -> Array:
     """Rows with a score that may overflow, of a hidden key too: bool, b h t. Nothing is promised
     of them (an implementation that hides keys by adding minus infinity gives NaN)."""
     given = {name: a for name, a in arrays(inputs).items() if name not in ("v", "mask")}

@@ -192,7 +192,7 @@ def bool_mask_eq_infinite_bias(implementation: Implementation, inputs: Inputs) -
         # the same for all keys, and so of no weight: it need not be added beside a mask
         call = changed(call, bias=None)
     bias = np.where(call.arrays["mask"], call.arrays.get("bias", 0.0), -np.inf)
-    rows = promised_rows(implementation, inputs)
+    rows = promised_rows(implementation, call)
     first = implementation.parts(call)
     second = implementation.parts(changed(call, mask=None, bias=bias))
     names = ("output with a bias of 0 and -inf", "its lse")

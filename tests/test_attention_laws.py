@@ -17,7 +17,7 @@ from attnspec.impls.attention_conventions import attention_per_query
 from attnspec.judging import Judgement, judged
 from attnspec.loading import load
 from attnspec.oracle.attention import LAWS
-from attnspec.oracle.attention_calls import changed, key_heads, taken
+from attnspec.oracle.attention_calls import changed, key_heads, promised_rows, taken
 from attnspec.oracle.attention_heads import merged
 from attnspec.oracle.attention_scores import hadamard
 from attnspec.oracle.attention_visibility import other_content
@@ -221,3 +221,25 @@ def test_merged_parts_are_as_far_off_as_they_say() -> None:
         assert (np.abs(lse - log) <= moved).all()
         worst = max(worst, float((np.abs(found - exact) / error).max()))
     assert worst > 0.25, "the bound says too little"
+
+
+def stores_scores(q: Any, k: Any, v: Any, *, mask: Any = None, bias: Any = None) -> Any:
+    """Eager code that stores its scores, and hides by minus infinity or by the mask."""
+    scores = (q @ k.mT) * q.shape[-1] ** -0.5 + (0.0 if bias is None else bias)
+    scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+    return torch.softmax(scores.float(), -1).to(v.dtype) @ v
+
+
+def test_a_hidden_score_that_overflows_promises_nothing_of_its_row() -> None:
+    """In half precision it is infinite before minus infinity is added to it."""
+    q, k = np.zeros((1, 1, 2, 4)), np.zeros((1, 1, 2, 4))
+    q[0, 0, 0, 0], k[0, 0, 0, 0] = 6.0, 16376.0
+    arrays = {"q": q, "k": k, "v": np.ones((1, 1, 2, 4)), "mask": np.array([[False, True]] * 2)}
+    inputs = Inputs("attention", "float16", arrays)
+    half = subject(stores_scores, "float16")
+    assert promised_rows(half, inputs).tolist() == [[[False, True]]]
+    verdict = judged(ROWS["bool_mask_eq_infinite_bias"], half, inputs)
+    assert verdict.breach is None
+    assert not verdict.fails
+    hidden = changed(inputs, mask=None, bias=np.where(arrays["mask"], 0.0, -np.inf))
+    assert np.isnan(half(hidden)[0, 0, 0]).all()
