@@ -190,7 +190,6 @@ READINGS: tuple[Law, ...] = (
             "attention.query_tail_lost",
             "attention.small_number_added",
             "attention.weights_rounded_down",
-            "attention.sum_in_storage",
         ),
     ),
     law(

@@ -240,7 +240,7 @@ FAULTS = (
         reason="keeps the running normaliser in half precision, where it stops growing; sums "
         "belong in float32",
         remedy="Accumulate the normaliser in float32.",
-        law="attention.within_values",
+        law="attention.matches_oracle",
         functions=by_results(_sum_in_storage),
         dtypes=HALVES,
     ),
