@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,15 +33,33 @@ def test_proving_in_processes() -> None:
     assert ": all close; the slowest, " in result.output
 
 
-def test_no_process_outlives_a_killed_proof() -> None:
-    command = (sys.executable, "-m", "attnspec", "prove", "-n", "2")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as proof:
-        # long enough to start the processes, on most machines; too short proves nothing, but passes
-        with pytest.raises(subprocess.TimeoutExpired):
-            proof.communicate(timeout=8)
-        proof.kill()
-        # the processes hold the other end, which is closed when the last one ends
-        proof.communicate(timeout=60)
+STUCK = """
+import time
+from attnspec.processes import results
+
+def ready():
+    pass
+
+def stuck(seconds):
+    print("began", flush=True)
+    time.sleep(seconds)
+
+if __name__ == "__main__":
+    with results(stuck, [(300,), (300,)], 2, ready) as futures:
+        print([future.result() for future in futures])
+"""
+
+
+def test_no_process_outlives_the_one_that_started_it(tmp_path: Path) -> None:
+    script = tmp_path / "stuck.py"
+    script.write_text(STUCK)
+    with subprocess.Popen((sys.executable, script), stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        # both are at work
+        assert [parent.stdout.readline() for _ in range(2)] == [b"began\n"] * 2
+        parent.kill()
+        # they hold the other end, which is closed when the last one ends
+        assert parent.communicate(timeout=60) == (b"", None)
 
 
 def test_a_repeated_statement_is_proved_once() -> None:
