@@ -91,7 +91,6 @@ LAWS: tuple[Law, ...] = (
             "attention.scores_in_bfloat16",
             "attention.scores_in_storage",
             "attention.scores_overflow",
-            "attention.sum_in_storage",
             "attention.small_steps_not_rescaled",
             "attention.softcap_before_scale",
             "attention.softcap_clamps",

@@ -20,8 +20,8 @@ from attnspec.oracle.attention_calls import (
     sizes,
     with_bias,
 )
-from attnspec.oracle.attention_values import attention, scale_of, visible
-from attnspec.oracle.calls import alike, same
+from attnspec.oracle.attention_values import attention, log_sum_exp, scale_of, visible
+from attnspec.oracle.calls import alike, close, same
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs
@@ -165,6 +165,23 @@ def within_values(implementation: Implementation, inputs: Inputs) -> list[Compar
               dtype),
         alike("the one value of all keys", back[some], value[some], room[some], dtype),
     ]  # fmt: skip
+
+
+def long_rows(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """Scores of zero and values of one: each of s keys has the weight 1/s, so that one comes back,
+    and the log-sum-exp is log s. A normaliser that is kept in half precision stops growing."""
+    q, v = (np.zeros_like(inputs.arrays[name]) for name in "qv")
+    call = changed(inputs, q=q, v=v + 1.0)
+    right = attention(implementation, call)
+    found = [
+        close("the one value of equal keys", implementation(call), right, implementation.dtype)
+    ]
+    if implementation.accepts("return_lse"):
+        call = changed(call, {"return_lse": True})
+        lse, right = implementation.parts(call)[1], log_sum_exp(implementation, call)
+        wide = implementation.contract.accumulate
+        found.append(close("log-sum-exp of equal keys", lse, right, wide))
+    return found
 
 
 def _inside(values: Array, seen: Array, output: Array) -> tuple[Array, Array]:

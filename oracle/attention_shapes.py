@@ -109,6 +109,13 @@ LONG_SHAPES: tuple[Shape, ...] = (
 )  # fmt: skip
 """Many rows, heads that share a key head, or keys: the sums over which gradients are made."""
 
+LONG_ROW_SHAPES: tuple[Shape, ...] = (
+    (1, 1, 1, 2, 260, 2, 2), (1, 1, 1, 1, 300, 1, 1), (1, 2, 1, 3, 513, 1, 3),
+    (2, 2, 2, 1, 700, 2, 1), (1, 4, 2, 2, 1030, 3, 4), (1, 1, 1, 1, 2052, 1, 2),
+    (1, 1, 1, 2, 2100, 2, 3), (1, 2, 1, 1, 2600, 1, 1),
+)  # fmt: skip
+"""Many keys: a sum of ones stops growing at 256 in bfloat16, at 2048 in float16."""
+
 EMPTY_SHAPES: tuple[Shape, ...] = (
     (0, 1, 1, 1, 1, 1, 1), (0, 4, 2, 3, 5, 6, 7), (2, 4, 1, 0, 5, 3, 6), (2, 0, 1, 3, 5, 4, 6),
     (3, 2, 2, 0, 17, 4, 1), (0, 3, 1, 17, 33, 4, 5),

@@ -240,7 +240,7 @@ FAULTS = (
         reason="keeps the running normaliser in half precision, where it stops growing; sums "
         "belong in float32",
         remedy="Accumulate the normaliser in float32.",
-        law="attention.matches_oracle",
+        law="attention.long_rows",
         functions=by_results(_sum_in_storage),
         dtypes=HALVES,
     ),
@@ -250,7 +250,7 @@ FAULTS = (
         kind="K13",
         reason="adds weighted values in half precision, key after key; the sum belongs in float32",
         remedy="Accumulate the output in float32, and round once.",
-        law="attention.within_values",
+        law="attention.long_rows",
         functions=by_means(_output_in_storage),
         dtypes=HALVES,
     ),
