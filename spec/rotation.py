@@ -47,7 +47,8 @@ def displaced(query: sp.IndexedBase, key: sp.IndexedBase, displacement: sp.Expr)
 
 
 def plane_kernel(pairs: int, distance: int) -> sp.Expr:
-    """B(t) of that many pairs: the sum of the cosines of all angles."""
+    """B(t) of that many pairs: the sum of the cosines of all angles. It is the product of two
+    sinusoidal encodings that are so far apart, too."""
     size = sp.Integer(2 * pairs)
     return sp.Add(*(sp.cos(distance * frequency(sp.Integer(p), size)) for p in range(pairs)))
 

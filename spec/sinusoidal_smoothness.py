@@ -8,7 +8,7 @@ from __future__ import annotations
 import sympy as sp
 
 from attnspec.spec.claim import Claim, Counterexample, Source, Step
-from attnspec.spec.rotation import frequency
+from attnspec.spec.rotation import frequency, plane_kernel
 from attnspec.spec.sinusoidal import encoded, every_position
 from attnspec.spec.sinusoidal_shifts import products
 from attnspec.spec.sums import difference, reduced
@@ -74,12 +74,6 @@ def _six_on() -> Counterexample:
     )
 
 
-def product_at(distance: int, pairs: int) -> sp.Expr:
-    """K(t): the product of two encodings a distance apart."""
-    size = sp.Integer(2 * pairs)
-    return sp.Add(*(sp.cos(distance * frequency(sp.Integer(p), size)) for p in range(pairs)))
-
-
 def _first_rise(pairs: int, until: int) -> bool:
     """Whether the product falls up to a distance, and rises from there to the next."""
     ends = kernel(pairs, until + 1)
@@ -117,16 +111,16 @@ def _not_monotone() -> tuple[Step, ...]:
             for pairs, at in ((2, 3), (64, 11))
         ),
         Step("d = 4: K(6) > K(1), so 6 apart is more similar than 1 apart",
-             product_at(6, 2) > product_at(1, 2)),
-        Step("d = 16: so is 596274 apart", product_at(596274, 8) > product_at(1, 8)),
+             plane_kernel(2, 6) > plane_kernel(2, 1)),
+        Step("d = 16: so is 596274 apart", plane_kernel(8, 596274) > plane_kernel(8, 1)),
     )  # fmt: skip
 
 
 def _six_apart() -> Counterexample:
     return Counterexample(
         "d = 4: product of two encodings 6 apart, stated to be at most that of two 1 apart",
-        stated=product_at(1, 2),
-        actual=product_at(6, 2),
+        stated=plane_kernel(2, 1),
+        actual=plane_kernel(2, 6),
     )
 
 
