@@ -10,6 +10,7 @@ import sympy as sp
 from attnspec.spec.alibi_definition import SLOPES, alibi_slopes, power_of_two_up_to, slope
 from attnspec.spec.claim import Claim, Counterexample, Source, Step
 from attnspec.spec.definition import choice, either, unmarked
+from attnspec.spec.exact_values import entry_value
 
 _k, _l, _p, _rest, _u = sp.symbols("k l p r u", integer=True, nonnegative=True)
 _heads, _power = sp.symbols("h P", integer=True, positive=True)
@@ -23,17 +24,7 @@ def published(k: sp.Expr, heads: sp.Expr) -> sp.Expr:
 def slopes(heads: int, rule: str = "paper") -> tuple[sp.Expr, ...]:
     """All slopes of the definition for so many heads."""
     made = alibi_slopes(rule)
-    head, size = made.axes[0]
-    value = unmarked(made.expression).subs(size, heads)
-    value = value.replace(lambda node: isinstance(node, sp.Sum), _counted)
-    return tuple(value.subs(head, k) for k in range(heads))
-
-
-def _counted(total: sp.Sum) -> sp.Expr:
-    """A sum over a range of numbers, term by term."""
-    ((index, low, high),) = total.limits
-    terms = (total.function.subs(index, n) for n in range(int(low), int(high) + 1))
-    return sp.Add(*terms)
+    return tuple(entry_value(made, {"heads": heads}, {}, (k,)) for k in range(heads))
 
 
 def _branches() -> tuple[sp.Expr, sp.Expr]:
@@ -76,14 +67,14 @@ def _definition() -> tuple[Step, ...]:
             2 ** (_p + 1) - heads.subs(_rest, 2**_p - room)).is_positive),
         Step(
             "for 1 to 24 heads P is as Python's integers have it",
-            sp.Matrix([_counted_power(n) - 2 ** (n.bit_length() - 1) for n in range(1, 25)]),
+            sp.Matrix(
+                [
+                    power_of_two_up_to(sp.Integer(n)).doit() - 2 ** (n.bit_length() - 1)
+                    for n in range(1, 25)
+                ]
+            ),
         ),
     )  # fmt: skip
-
-
-def _counted_power(heads: int) -> sp.Expr:
-    value = power_of_two_up_to(sp.Integer(heads))
-    return value.replace(lambda node: isinstance(node, sp.Sum), _counted)
 
 
 def _published() -> tuple[Step, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sympy as sp
 
 from attnspec.spec.claim import Claim, Counterexample, Source, Step
+from attnspec.spec.exact_values import entry_value
 from attnspec.spec.t5_bucket_definition import (
     Side,
     max_distance,
@@ -27,17 +28,9 @@ BOTH, ONE = Side(sp.Integer(16)), Side(sp.Integer(32))
 
 def value(position: int, *, bidirectional: bool) -> sp.Expr:
     """The definition's bucket of a relative position, at the defaults."""
+    sizes = {"count": 1, **{str(size): given for size, given in SIZES.items()}}
     definition = t5_bucket(bidirectional=bidirectional)
-    entry = definition.arrays[0][definition.axes[0][0]]
-    at = definition.expression.subs(SIZES).subs(entry, position)
-    return at.replace(lambda node: isinstance(node, sp.Sum), _counted)
-
-
-def _counted(total: sp.Sum) -> sp.Expr:
-    """A sum over a range of numbers, term by term."""
-    ((index, low, high),) = total.limits
-    terms = (total.function.subs(index, n) for n in range(int(low), int(high) + 1))
-    return sp.Add(*terms)
+    return entry_value(definition, sizes, {"relative_position": [position]}, (0,))
 
 
 def _named(expression: sp.Expr) -> sp.Expr:
