@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import sympy as sp
 
 from attnspec.spec.claim import Claim, Counterexample, Source, Step
+from attnspec.spec.exact_values import entry_value
 from attnspec.spec.hadamard_energy import energy_kept
 from attnspec.spec.hadamard_matrices import matrix, size
 from attnspec.spec.quantize_int8_definition import (
@@ -34,7 +35,7 @@ _HALF = sp.Rational(1, 2)
 
 def exact_scale(row: Sequence[sp.Expr]) -> sp.Expr:
     """The scale of a row of numbers."""
-    return sp.Max(*(sp.Abs(x) for x in row)) / LEVELS
+    return entry_value(SCALE, {"rows": 1, "n": len(row)}, {"x": [row]}, (0,))
 
 
 def right_integers(x: sp.Expr, scale: sp.Expr) -> tuple[int, ...]:
