@@ -10,7 +10,7 @@ from functools import cache
 
 import sympy as sp
 
-from attnspec.spec.attention_definition import Options, attention, sees
+from attnspec.spec.attention_definition import Options, attention, key_head, sees
 from attnspec.spec.attention_sums import a, any_function, at_places, count, gathering, places
 from attnspec.spec.claim import Claim, Source, Step
 from attnspec.spec.decode_attention_definition import decode_attention
@@ -104,8 +104,8 @@ def _score(slot: sp.Expr) -> sp.Expr:
     names = _named(decoded())
     bases = {str(node.base): node.base for node in decoded().atoms(sp.Indexed)}
     b, h, channel = (names[name] for name in ("b", "h", "l"))
-    group = sp.floor(h * names["groups"] / names["heads"])
-    product = bases["q"][b, h, 0, channel] * bases["k_cache"][b, group, slot, channel]
+    cached = bases["k_cache"][b, key_head("grouped"), slot, channel]
+    product = bases["q"][b, h, 0, channel] * cached
     scaled = names["scale"] * sp.Sum(product, (channel, 0, names["d"] - 1))
     return sp.exp(scaled - _shift)
 

@@ -23,7 +23,8 @@ def _ranks() -> tuple[Step, ...]:
     keys = sp.Matrix(heads, tokens, lambda g, n: tokens * int(g == n) - 1)
 
     def rank(groups: int) -> int:
-        shared = [keys[i * groups // heads, :] for i in range(heads)]
+        read = (key_head("grouped", sp.Integer(i), sp.Integer(heads), groups) for i in range(heads))
+        shared = [keys[head, :] for head in read]
         return int(sp.Matrix.vstack(*(sp.ones(tokens, 1) * row for row in shared)).rank())
 
     return (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sympy as sp
 
 from attnspec.spec import mla_definition
+from attnspec.spec.attention_definition import key_head
 from attnspec.spec.claim import Claim, Counterexample, Source, Step
 from attnspec.spec.definition import unmarked
 from attnspec.spec.mla_formula import PLAIN, content, named
@@ -119,14 +120,14 @@ def _all_different() -> tuple[Step, ...]:
 
 def _conflict() -> tuple[Step, ...]:
     at = named(content())
-    group, groups = sp.symbols("g G", integer=True, positive=True)
+    group = sp.Symbol("g", integer=True, nonnegative=True)
     keys = sp.IndexedBase("k", real=True)
 
     def rotated(head: sp.Expr) -> sp.Expr:
         """A channel of a key head, rotated."""
         return unmarked(mla_definition.rotated(lambda u: keys[head, u], at["j"], PLAIN))
 
-    read = sp.floor(at["h"] * groups / at["heads"])
+    read = key_head("grouped")
     return (
         *_no_fixed_matrix(),
         Step(
