@@ -9,11 +9,14 @@ import sympy as sp
 
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
 from attnspec.spec.definition import Definition, choice, unmarked
-from attnspec.spec.moments import eps
+from attnspec.spec.norm_forms import d, row_of
+from attnspec.spec.norm_forms import weight as norm_weight
+from attnspec.spec.rms_norm_definition import rms_norm
 from attnspec.spec.rope import relative
 from attnspec.spec.rotation import block
 from attnspec.spec.sums import reduced
-from attnspec.spec.symbols import j, n, s
+from attnspec.spec.symbols import c, j, n, s
+from attnspec.spec.symbols import x as row_entry
 from attnspec.spec.transformer_layer_definition import LayerOptions, silu, transformer_layer
 
 _angle = sp.Symbol("theta", real=True)
@@ -53,15 +56,17 @@ def definition() -> tuple[Step, ...]:
     f = sp.Symbol("f", integer=True, nonnegative=True)
     hidden = w_gate.shape[1]
 
+    norm = row_of(rms_norm()).xreplace({c: w, d: width})
+
     def normed(row: sp.Expr, weight: sp.IndexedBase) -> sp.Expr:
-        return weight[w] * row / sp.sqrt(sp.Sum(row**2, (w, 0, width - 1)) / width + eps)
+        return norm.xreplace({norm_weight[w]: weight[w], row_entry[w]: row})
 
     entry = x[b, i, w]
     middle = entry + attended[b, i, w]
     gate, up = (
         sp.Sum(normed(middle, gain) * weight[w, f], (w, 0, width - 1)) for weight in (w_gate, w_up)
     )
-    network = sp.Sum(gate / (1 + sp.exp(-gate)) * up * w_down[f, w], (f, 0, hidden - 1))
+    network = sp.Sum(unmarked(silu(gate)) * up * w_down[f, w], (f, 0, hidden - 1))
     return (
         *silu_forms(),
         Step(
