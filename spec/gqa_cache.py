@@ -20,6 +20,7 @@ from attnspec.spec.gqa_definition import (
     VALUE_SIZE,
     variant_elements,
 )
+from attnspec.spec.mla_sizes import V2, c, d, h, p
 
 _more, _above = sp.symbols("e f", integer=True, nonnegative=True)
 
@@ -77,7 +78,7 @@ def _per_token(variant: str) -> sp.Expr:
     return variant_elements(variant).subs({BATCH: 1, LENGTH: 1, VALUE_SIZE: KEY_SIZE})
 
 
-_DEEPSEEK_V2 = {HEADS: 128, KEY_SIZE: 128, LATENT: 512, ROTARY: 64}
+_DEEPSEEK_V2 = {HEADS: V2[h], KEY_SIZE: V2[d], LATENT: V2[c], ROTARY: V2[p]}
 
 
 def _hierarchy() -> tuple[Step, ...]:

@@ -2,8 +2,8 @@
 
 Sources: document 004 (3.1: MQA, GQA, MLA; 3.9: the hierarchy). Where every query head has its own
 key head, groups = heads; where all share one, groups = 1. What is stored of keys and values is
-the arrays of attention's own definition; of latent attention, one latent and one rotary key a
-token.
+the arrays of attention's own definition; of latent attention, the two of its cache: one latent and
+one rotary key a token.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from functools import cache
 
 import sympy as sp
 
-from attnspec.spec import attention_definition
-from attnspec.spec.attention_definition import Options
+from attnspec.spec import attention_definition, mla_definition
 from attnspec.spec.definition import Definition
+from attnspec.spec.mla_scores import Options
 
 VARIANTS = ("mha", "gqa", "mqa", "mla")
-_, _key, _value = attention_definition.attention(Options()).arrays
+_, _key, _value = attention_definition.attention(attention_definition.Options()).arrays
 BATCH, GROUPS, LENGTH, KEY_SIZE = _key.shape
 VALUE_SIZE = _value.shape[-1]
 HEADS, LATENT, ROTARY = sp.symbols("heads c p", integer=True, positive=True)
@@ -27,7 +27,10 @@ def variant_elements(variant: str) -> sp.Expr:
     """The elements that a layer stores for a batch of sequences. Raises ValueError for an unknown
     variant."""
     if variant == "mla":
-        return BATCH * LENGTH * (LATENT + ROTARY)
+        cached = (mla_definition.cached_latent(), mla_definition.cached_key(Options()))
+        named = {"batch": BATCH, "length": LENGTH, "latent": LATENT, "rotary": ROTARY}
+        sizes = ([named[str(size)] for _, size in array.axes] for array in cached)
+        return sp.Add(*(sp.prod(each) for each in sizes))
     groups = {"mha": HEADS, "gqa": GROUPS, "mqa": sp.S.One}
     if variant not in groups:
         raise ValueError(f"unknown variant {variant!r}; allowed: {', '.join(VARIANTS)}")

@@ -1,7 +1,8 @@
 """What a cache of keys and values holds, and what is done without one, as numbers of things.
 
 Sources: document 004 (3.1: KV cache, MQA, GQA). All are whole numbers, of sizes alone or of the
-lengths of the sequences in a batch. What attention costs is in `attention_cost_definition`.
+lengths of the sequences in a batch. What a layer stores of a token is in `gqa_definition`, what
+attention costs in `attention_cost_definition`.
 """
 
 from __future__ import annotations
@@ -11,24 +12,31 @@ from functools import cache
 import sympy as sp
 
 from attnspec.spec.definition import Definition
+from attnspec.spec.gqa_definition import (
+    BATCH,
+    GROUPS,
+    KEY_SIZE,
+    LENGTH,
+    VALUE_SIZE,
+    variant_elements,
+)
 
 _b, _t = sp.symbols("b t", integer=True, nonnegative=True)
-_layers, _batch, _groups, _d, _e, _bits, _n = sp.symbols(
-    "layers batch groups d e bits n", integer=True, positive=True
-)
-_lengths = sp.IndexedBase(sp.Symbol("lengths", integer=True), shape=(_batch,))
+_layers, _bits, _n = sp.symbols("layers bits n", integer=True, positive=True)
+_lengths = sp.IndexedBase(sp.Symbol("lengths", integer=True), shape=(BATCH,))
 
 
 def elements() -> Definition:
     """lengths[b] -> how many numbers the caches of all layers hold for a batch: d of a key and e
     of a value, for each token and key head."""
-    tokens = sp.Sum(_lengths[_b], (_b, 0, _batch - 1))
+    tokens = sp.Sum(_lengths[_b], (_b, 0, BATCH - 1))
+    of_token = sp.factor(variant_elements("gqa") / (BATCH * LENGTH))
     return Definition(
         "kv_cache.elements",
-        _layers * _groups * (_d + _e) * tokens,
+        _layers * of_token * tokens,
         (),
         (_lengths,),
-        (_layers, _batch, _groups, _d, _e),
+        (_layers, BATCH, GROUPS, KEY_SIZE, VALUE_SIZE),
     )
 
 
