@@ -6,28 +6,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import sympy as sp
-
-from attnspec.spec import claim
 
 Array = np.ndarray[Any, Any]
 V2 = {"heads": 128, "d": 128, "e": 128, "latent": 512, "rotary": 64, "query_latent": 1536}
-
-
-def shown(claim_id: str) -> tuple[sp.Expr, sp.Expr]:
-    """What a counterexample says is stated, and what is so."""
-    entry = claim(claim_id)
-    assert entry.counterexample is not None
-    found = entry.counterexample()
-    return found.stated, found.actual
-
-
-def numbers(claim_id: str) -> tuple[Any, Any]:
-    """The two as fractions."""
-    found = shown(claim_id)
-    assert all(isinstance(x, sp.Rational) for x in found)
-    stated, actual = (Fraction(int(x.p), int(x.q)) for x in found)
-    return stated, actual
 
 
 def rank(rows: list[list[Fraction]]) -> int:

@@ -15,15 +15,10 @@ import sympy as sp
 from attnspec.oracle.balls import precision
 from attnspec.spec import alibi_bias, claim
 from attnspec.spec.alibi_slopes import slopes
-from attnspec.spec.claim import Counterexample, is_closed
+from attnspec.spec.claim import is_closed
+from tests.registered import shown
 
 HALF = Fraction(1, 2)
-
-
-def shown(claim_id: str) -> Counterexample:
-    counterexample = claim(claim_id).counterexample
-    assert counterexample is not None
-    return counterexample()
 
 
 def printed(mu: Fraction, m: int, n: int) -> Fraction:

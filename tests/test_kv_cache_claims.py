@@ -11,24 +11,13 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from attnspec.spec import claim, decode_attention, decode_attention_definition
-from attnspec.spec.claim import Claim, Counterexample, is_closed
+from attnspec.spec import decode_attention, decode_attention_definition
 from attnspec.spec.definition import Definition, choice
 from attnspec.spec.multi_head_attention_definition import MultiHead
 from tests.multi_head_loops import by_loops, drawn
+from tests.registered import shown, still_open
 
 Array = np.ndarray[Any, Any]
-
-
-def shown(conclusion: str) -> Counterexample:
-    counterexample = claim(f"kv_cache.{conclusion}").counterexample
-    assert counterexample is not None
-    return counterexample()
-
-
-def still_open(entry: Claim) -> list[str]:
-    assert entry.derivation is not None
-    return [step.says for step in entry.derivation() if not is_closed(step)]
 
 
 def cache(layers: int, lengths: list[int], heads: int, d: int, e: int, dtype: str) -> list[Array]:
@@ -48,7 +37,7 @@ def stated(n: int, heads: int, e: int, wide: int) -> int:
 
 
 def test_the_formula_leaves_out_the_layers() -> None:
-    example = shown("bytes_of_all_layers")
+    example = shown("kv_cache.bytes_of_all_layers")
     assert example.stated == stated(1, 1, 1, 2)
     assert example.actual == sum(a.nbytes for a in cache(2, [1], 1, 1, 1, "float16"))
     g = np.random.default_rng(0)
@@ -62,7 +51,7 @@ def test_the_formula_leaves_out_the_layers() -> None:
 
 
 def test_a_million_tokens_take_less_than_hundreds_of_gigabytes() -> None:
-    example = shown("bytes_of_million_tokens")
+    example = shown("kv_cache.bytes_of_million_tokens")
     million = 10**6
     one = [np.broadcast_to(np.float16(0), (128, million, 128)) for _ in ("keys", "values")]
     assert example.actual == sum(a.size * a.itemsize for a in one)
@@ -88,7 +77,7 @@ def full_attention(x: list[Fraction]) -> list[float]:
 
 
 def test_a_key_of_the_second_layer_changes_without_causality() -> None:
-    example = shown("append_only_of_causal")
+    example = shown("kv_cache.append_only_of_causal")
     assert float(example.stated) == full_attention([Fraction(0)])[0] == 0.0
     assert float(example.actual) == full_attention([Fraction(0), Fraction(1)])[0] == 0.5
 
@@ -153,7 +142,7 @@ def test_a_window_of_one_more_leaves_the_proof_open(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("attnspec.spec.decode_attention.decode_attention", longer)
     decode_attention.decoded.cache_clear()
-    found = still_open(claim("decode_attention.window_from_newest"))
+    found = still_open("decode_attention.window_from_newest")
     decode_attention.decoded.cache_clear()
     assert [says[:16] for says in found] == ["one further back", "a window that co"]
 
@@ -176,6 +165,6 @@ def test_reading_a_slot_too_many_leaves_the_proof_open(monkeypatch: pytest.Monke
 
     monkeypatch.setattr("attnspec.spec.decode_attention.decode_attention", wider)
     decode_attention.decoded.cache_clear()
-    found = still_open(claim("decode_attention.slots_beyond_length_are_not_read"))
+    found = still_open("decode_attention.slots_beyond_length_are_not_read")
     decode_attention.decoded.cache_clear()
     assert found == ["at a slot n + u neither is: 0 stands for it"]

@@ -13,10 +13,10 @@ from mpmath import iv
 from attnspec.spec.mla_definition import CALLS
 from attnspec.spec.mla_scores import Options
 from tests.mla_loops import turned
-from tests.mla_numbers import fractions, numbers, rank, shown
+from tests.mla_numbers import V2, fractions, rank
+from tests.registered import numbers, shown
 
 Array = np.ndarray[Any, Any]
-V2 = {"heads": 128, "d": 128, "e": 128, "latent": 512, "rotary": 64, "query_latent": 1536}
 
 
 def holds(interval: Any, number: sp.Expr) -> bool:
@@ -35,10 +35,10 @@ def _digits() -> Any:
 @pytest.mark.usefixtures("_digits")
 def test_a_key_is_rotated_by_its_own_position() -> None:
     """C121: at position 2 by 2, wherever the query is."""
-    stated, actual = shown("mla.key_turns_once")
-    assert holds(iv.cos(iv.mpf(1)), stated)
-    assert holds(iv.cos(iv.mpf(2)), actual)
-    assert not holds(iv.cos(iv.mpf(1)), actual)
+    example = shown("mla.key_turns_once")
+    assert holds(iv.cos(iv.mpf(1)), example.stated)
+    assert holds(iv.cos(iv.mpf(2)), example.actual)
+    assert not holds(iv.cos(iv.mpf(1)), example.actual)
 
 
 @pytest.mark.usefixtures("_digits")
@@ -66,9 +66,9 @@ def test_keys_rotated_once_serve_all_queries(options: Options) -> None:
 @pytest.mark.usefixtures("_digits")
 def test_a_matrix_merged_at_one_displacement_is_wrong_at_another() -> None:
     """C180: with unit up-projections A(0) = I scores 1, and the rotated pair cos 1."""
-    stated, actual = shown("mla.rope_in_the_way")
-    assert stated == 1
-    assert holds(iv.cos(iv.mpf(1)), actual)
+    example = shown("mla.rope_in_the_way")
+    assert example.stated == 1
+    assert holds(iv.cos(iv.mpf(1)), example.actual)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -16,18 +16,12 @@ from attnspec.oracle.compiler import compiled
 from attnspec.oracle.errors import errors_of
 from attnspec.oracle.plan import planned
 from attnspec.oracle.precision import contract
-from attnspec.spec import claim, multi_head_attention, multi_head_attention_definition
-from attnspec.spec.claim import Counterexample, is_closed
+from attnspec.spec import multi_head_attention, multi_head_attention_definition
 from attnspec.spec.multi_head_attention_definition import MultiHead
+from tests.registered import shown, still_open
 
 Array = np.ndarray[Any, Any]
 DOUBLE = errors_of(contract("float64", {"angles": "float64"}))
-
-
-def shown(conclusion: str) -> Counterexample:
-    counterexample = claim(f"multi_head_attention.{conclusion}").counterexample
-    assert counterexample is not None
-    return counterexample()
 
 
 def listing(x: Array, linear: dict[str, Array], heads: int, *, masked: bool = True) -> Array:
@@ -97,7 +91,7 @@ def test_the_listing_has_no_positions(heads: int) -> None:
 
 def test_what_rope_would_change() -> None:
     """Two tokens (1, 1) and (1, -1), W_Q = W_K = diag(1, 0), W_V = diag(0, 1): by hand."""
-    example = shown("listing_lacks_positions")
+    example = shown("multi_head_attention.listing_lacks_positions")
     linear = {
         "q_proj": np.diag([1.0, 0.0]),
         "k_proj": np.diag([1.0, 0.0]),
@@ -115,7 +109,7 @@ def test_what_rope_would_change() -> None:
 
 
 def test_heads_that_do_not_divide_the_width() -> None:
-    example = shown("heads_are_columns")
+    example = shown("multi_head_attention.heads_are_columns")
     token = list(range(6))
     size = len(token) // 4
     held = [channel for head in range(4) for channel in token[head * size : (head + 1) * size]]
@@ -167,7 +161,7 @@ def test_concatenated_heads_are_a_sum_of_blocks() -> None:
 
 
 def test_shapes_of_a_head() -> None:
-    example = shown("head_of_embeddings")
+    example = shown("multi_head_attention.head_of_embeddings")
     x, w_q, of_head = np.zeros((3, 512)), np.zeros((512, 64)), np.zeros((512, 64))
     assert (x @ of_head).shape == (3, 64)
     assert example.stated == of_head.shape[0]
@@ -183,7 +177,7 @@ def entries(width: int, heads: int, d: int, e: int, *, output: bool = True) -> i
 
 
 def test_parameters_of_heads_and_of_one_wide_head() -> None:
-    example = shown("parameters_eq_single_head")
+    example = shown("multi_head_attention.parameters_eq_single_head")
     assert example.actual == entries(512, 8, 64, 64) == entries(512, 1, 512, 512) == 1048576
     assert example.stated == entries(512, 1, 512, 512, output=False)
     assert Fraction(int(example.actual), int(example.stated)) == Fraction(4, 3)
@@ -223,9 +217,7 @@ def test_a_definition_of_other_columns_leaves_the_proof_open(
         )
 
     monkeypatch.setattr("attnspec.spec.multi_head_attention.output", inner)
-    entry = claim("multi_head_attention.definition")
-    assert entry.derivation is not None
-    assert [step.says[:10] for step in entry.derivation() if not is_closed(step)] == [
+    assert [says[:10] for says in still_open("multi_head_attention.definition")] == [
         "the output",
         "the output",
         "queries of",
@@ -244,9 +236,7 @@ def test_a_definition_without_turned_keys_leaves_the_proof_open(
         return made
 
     monkeypatch.setattr("attnspec.spec.multi_head_attention.entries", queries_alone)
-    derivation = claim("multi_head_attention.rope_at_own_positions").derivation
-    assert derivation is not None
-    still = [step.says for step in derivation() if not is_closed(step)]
+    still = still_open("multi_head_attention.rope_at_own_positions")
     assert len(still) == 4
     assert all("pair c of k" in says for says in still)
 
@@ -262,6 +252,4 @@ def test_the_listing_needs_the_causal_mask(monkeypatch: pytest.MonkeyPatch) -> N
         )
 
     monkeypatch.setattr("attnspec.spec.multi_head_attention_listing.output", strict)
-    derivation = claim("multi_head_attention.listing_is_causal_attention").derivation
-    assert derivation is not None
-    assert [step.says for step in derivation() if not is_closed(step)] == ["and seen"]
+    assert still_open("multi_head_attention.listing_is_causal_attention") == ["and seen"]

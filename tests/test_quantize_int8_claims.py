@@ -7,18 +7,11 @@ from fractions import Fraction
 import numpy as np
 import sympy as sp
 
-from attnspec.spec import claim
-from attnspec.spec.claim import Counterexample
 from attnspec.spec.quantize_int8 import right_integers
+from tests.registered import shown
 
 EXAMPLE = [Fraction(1000), Fraction(1, 100), Fraction(1, 1000), Fraction(500)]
 SLACK = Fraction(1, 2) + Fraction(1, 2**15)
-
-
-def shown(claim_id: str) -> Counterexample:
-    entry = claim(claim_id)
-    assert entry.counterexample is not None
-    return entry.counterexample()
 
 
 def quantized(x: list[Fraction]) -> tuple[list[int], Fraction]:

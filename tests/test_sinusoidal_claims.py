@@ -13,20 +13,13 @@ import mpmath
 import numpy as np
 import pytest
 
-from attnspec.spec import claim
-from attnspec.spec.claim import Counterexample
 from attnspec.spec.sinusoidal_precision import BFLOAT16, FLOAT16, first_collision, rounded
 from attnspec.spec.turns import UNIT
+from tests.registered import shown
 
 Array = np.ndarray[Any, Any]
 DIGITS = 50
 SIZES = (2, 4, 6, 10, 64)
-
-
-def shown(name: str) -> Counterexample:
-    made = claim(name).counterexample
-    assert made is not None
-    return made()
 
 
 def frequency(i: int, d: int) -> Any:

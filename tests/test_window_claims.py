@@ -11,22 +11,11 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from attnspec.spec import claim, longformer_attention, window, window_definition
+from attnspec.spec import longformer_attention, window, window_definition
 from attnspec.spec import longformer_attention_definition as longformer_definition
-from attnspec.spec.claim import is_closed
+from tests.registered import numbers, still_open
 
 Array = np.ndarray[Any, Any]
-
-
-def numbers(claim_id: str) -> tuple[Any, Any]:
-    """What a counterexample says is stated, and what is so, as fractions."""
-    entry = claim(claim_id)
-    assert entry.counterexample is not None
-    shown = entry.counterexample()
-    assert isinstance(shown.stated, sp.Rational)
-    assert isinstance(shown.actual, sp.Rational)
-    stated, actual = (Fraction(int(x.p), int(x.q)) for x in (shown.stated, shown.actual))
-    return stated, actual
 
 
 def band(n: int, left: int, right: int) -> Array:
@@ -177,12 +166,6 @@ def test_outputs_move_with_tokens_in_reach_and_with_no_others(left: int, right: 
         assert reached[i, j] == (i - layers * left <= j <= i + layers * right)
 
 
-def is_open(claim_id: str) -> bool:
-    derivation = claim(claim_id).derivation
-    assert derivation is not None
-    return not all(is_closed(step) for step in derivation())
-
-
 def test_a_window_that_lacks_its_ends_opens_the_claims(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_ends() -> sp.Basic:
         bounds = window_definition.sees().args
@@ -190,7 +173,7 @@ def test_a_window_that_lacks_its_ends_opens_the_claims(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(window, "sees", without_ends)
     for conclusion in ("radius", "band", "cost_is_linear", "reach", "far_position_missed"):
-        assert is_open(f"window.{conclusion}"), conclusion
+        assert still_open(f"window.{conclusion}"), conclusion
 
 
 def test_global_keys_that_no_one_sees_open_the_claims(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,4 +184,4 @@ def test_global_keys_that_no_one_sees_open_the_claims(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(longformer_attention, "sees", rows_alone)
     for conclusion in ("definition", "global_tokens", "two_layers", "visible_pairs"):
-        assert is_open(f"longformer_attention.{conclusion}"), conclusion
+        assert still_open(f"longformer_attention.{conclusion}"), conclusion
