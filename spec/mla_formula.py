@@ -15,7 +15,9 @@ from attnspec.spec.definition import Maximum, choice, unmarked
 from attnspec.spec.mla_definition import SCALE, Tokens
 from attnspec.spec.mla_scores import Options, Stream, attended, logits
 from attnspec.spec.normal import normal
-from attnspec.spec.rope_definition import DIRECTIONS, LAYOUTS
+from attnspec.spec.rope_definition import DIRECTIONS, LAYOUTS, frequency
+from attnspec.spec.rope_layouts import places
+from attnspec.spec.rotation import block
 from attnspec.spec.shapes import shapes_fit
 
 PLAIN = Options(scaling="scores")
@@ -24,7 +26,7 @@ PLAIN = Options(scaling="scores")
 _shift = sp.Symbol("M", real=True)
 _logit, _value, _entry = (sp.IndexedBase(name, real=True) for name in ("z", "v", "y"))
 _numerator = sp.IndexedBase("E", nonnegative=True)
-_after, _beyond = sp.symbols("s t", integer=True, nonnegative=True)
+_after = sp.Symbol("s", integer=True, nonnegative=True)
 
 
 def named(expression: sp.Expr) -> dict[str, sp.Symbol]:
@@ -103,25 +105,16 @@ def projections() -> tuple[Step, ...]:
 
 
 def _rotations() -> tuple[Step, ...]:
-    half = _after + 1 + _beyond
-    planes = {
-        "interleaved": (2 * _after, 2 * _after + 1, named(_turned(Options()))["rotary"]),
-        "half": (_after, _after + half, 2 * half),
-    }
     position = named(content())["i"]
     steps = []
     for layout in LAYOUTS:
-        first, second, width = planes[layout]
+        first, second, width = places(layout, _after, named(_turned(Options()))["rotary"])
         for direction in DIRECTIONS:
             turned = _turned(Options(layout, direction))
             at = named(turned)
             sign = 1 if direction == "forward" else -1
-            angle = sign * position * at["base"] ** (-2 * _after / width)
-            cosine, sine = sp.cos(angle), sp.sin(angle)
-            wanted = (
-                _entry[first] * cosine - _entry[second] * sine,
-                _entry[first] * sine + _entry[second] * cosine,
-            )
+            angle = sign * position * frequency(_after, width, at["base"])
+            wanted = block(angle) * sp.ImmutableMatrix([_entry[first], _entry[second]])
             made = [turned.subs(at["rotary"], width).subs(at["u"], c) for c in (first, second)]
             steps.append(
                 Step(

@@ -22,7 +22,8 @@ from attnspec.spec.multi_head_attention_definition import (
     multi_head_attention,
 )
 from attnspec.spec.rope import relative
-from attnspec.spec.rope_definition import DIRECTIONS, LAYOUTS
+from attnspec.spec.rope_definition import DIRECTIONS, LAYOUTS, frequency
+from attnspec.spec.rope_layouts import places
 from attnspec.spec.rotation import block
 from attnspec.spec.shapes import shapes_fit
 
@@ -171,17 +172,11 @@ def same_block() -> tuple[Step, ...]:
     )
 
 
-def _pairs(layout: str) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
-    """Both channels of pair c, and how many channels there are."""
-    half = c + 1 + beyond
-    return (2 * c, 2 * c + 1, size) if layout == "interleaved" else (c, c + half, 2 * half)
-
-
 def _turned_positions() -> tuple[Step, ...]:
     base = sp.Symbol("base", positive=True)
     steps: list[Step] = []
     for layout in LAYOUTS:
-        first, second, channels = _pairs(layout)
+        first, second, channels = places(layout, c, size)
         for direction, sign in zip(DIRECTIONS, (1, -1), strict=True):
             made = entries(MultiHead(layout=layout, direction=direction))
             for name, token in (("q", i), ("k", j)):
@@ -190,7 +185,7 @@ def _turned_positions() -> tuple[Step, ...]:
                 at = {part: entry.subs(l, part) for part in (first, second)}
                 x = projections[f"w_{name}"]
                 pair = sp.Matrix([x[b, token, h * channels + part] for part in (first, second)])
-                angle = sign * token * base ** (-2 * c / channels)
+                angle = sign * token * frequency(c, channels, base)
                 steps.append(
                     Step(
                         f"{layout}, {direction}: pair c of {name} at token {token} is that of "

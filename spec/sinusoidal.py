@@ -11,20 +11,13 @@ import sympy as sp
 
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
 from attnspec.spec.definition import unmarked
+from attnspec.spec.rope_layouts import places
 from attnspec.spec.rotation import BASE, frequency
-from attnspec.spec.sinusoidal_definition import sinusoidal
+from attnspec.spec.sinusoidal_definition import PAIRING, sinusoidal
 from attnspec.spec.sums import reduced
 from attnspec.spec.symbols import d, i, m, theta
 
 _pairs = (i, 0, d / 2 - 1)
-_half = i + 1 + sp.Symbol("e", integer=True, nonnegative=True)
-"""Any dim/2 that is above i, so that there is a pair i."""
-
-_PLACES = (
-    ("interleaved", 2 * i, 2 * i + 1, d),
-    ("concatenated", i, i + _half, 2 * _half),
-)
-"""Layout, the channels of pair i's sine and cosine, and how many channels there are."""
 
 
 def encoded(position: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
@@ -44,7 +37,8 @@ def channel(layout: str, place: sp.Expr, size: sp.Expr) -> sp.Expr:
 def formula() -> tuple[Step, ...]:
     """The steps of `sinusoidal.definition`."""
     steps: list[Step] = []
-    for layout, at_sine, at_cosine, size in _PLACES:
+    for layout, pairing in PAIRING.items():
+        at_sine, at_cosine, size = places(pairing, i, d)
         angle = m / BASE ** (2 * i / size)
         steps += [
             Step(

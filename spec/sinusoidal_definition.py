@@ -19,13 +19,13 @@ _base = sp.Symbol("base", positive=True)
 _positions = sp.IndexedBase(sp.Symbol("positions", integer=True))
 
 LAYOUTS = ("interleaved", "concatenated")
-_PAIRING = {"interleaved": "interleaved", "concatenated": "half"}
+PAIRING = {"interleaved": "interleaved", "concatenated": "half"}
 """Sines and cosines by turns, or all sines first: the two ways in which RoPE pairs channels."""
 
 
 def sinusoidal(layout: str) -> Definition:
     """positions[m] -> table[m, c]: the encoding of each position in one layout."""
-    pair, _, is_sine = plane(_PAIRING[layout], _c, _dim)
+    pair, _, is_sine = plane(PAIRING[layout], _c, _dim)
     position = rnd(_positions[_m], "angles")
     angle = rnd(position * rnd(frequency(pair, _dim, _base), "angles"), "angles")
     sine, cosine = rnd(sp.sin(angle), "angles"), rnd(sp.cos(angle), "angles")
