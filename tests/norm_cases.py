@@ -28,9 +28,10 @@ FAMILIES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Array]] = {
 }
 
 
-def rows(g: np.random.Generator, family: str, dtype: str) -> Array:
-    """Rows of a family, of a size drawn from SIZES, as numbers of the dtype."""
-    shape = (int(g.integers(1, 6)), int(g.choice(SIZES)))
+def rows(g: np.random.Generator, family: str, dtype: str, least: int = 1) -> Array:
+    """Rows of a family, of a size drawn from those of SIZES that have so many channels at least,
+    as numbers of the dtype."""
+    shape = (int(g.integers(1, 6)), int(g.choice([size for size in SIZES if size >= least])))
     return snapped(FAMILIES[family](g, shape), dtype)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import mpmath
 import numpy as np
+import pytest
 
 from attnspec.oracle.balls import BALLS, precision
 from attnspec.oracle.errors import errors_of
@@ -15,7 +17,7 @@ from attnspec.oracle.plan import Plan, planned
 from attnspec.oracle.precision import EVALUATION, Contract, contract
 from attnspec.spec.definition import Definition
 from tests.emulation import STYLES, Emulated
-from tests.norm_cases import DIGITS, off
+from tests.norm_cases import DIGITS, affine, off, rows
 
 Array = np.ndarray[Any, Any]
 
@@ -69,3 +71,28 @@ def worst_emulated(
         some = room[known] > 0.0
         worst = max(worst, float((error[some] / room[known][some]).max(initial=0.0)))
     return worst
+
+
+def shares(
+    definition: Definition,
+    function: Callable[..., Any],
+    dtype: str,
+    preset: str | None,
+    families: tuple[str, ...],
+    eps: tuple[float, float],
+) -> list[float]:
+    """For each of a few calls the worst error of torch code over its allowance. Rows have three
+    channels or more: but for eps, one is normalised to 0 and two to 1 and -1, whatever they are."""
+    torch = pytest.importorskip("torch")
+    g, found, kind = np.random.default_rng(21), [], getattr(torch, dtype)
+    for turn in range(3 * len(families)):
+        x = rows(g, families[turn % len(families)], dtype, least=3)
+        given = arrays(definition, {"x": x} | affine(g, x.shape[1], dtype))
+        small = eps[turn % 2]
+        key = tuple(parameters(definition, x, small).items())
+        v, e = planned(tape_of(definition), errors_of(contract(dtype, preset)), key)(given)
+        tensors = (torch.from_numpy(array).to(kind) for array in given.values())
+        error = np.abs(function(*tensors, small).to(torch.float64).numpy() - v)
+        judged = np.isfinite(e) & (e > 0.0)
+        found.append(float((error[judged] / (e[judged] * (1 + EVALUATION))).max(initial=0.0)))
+    return found

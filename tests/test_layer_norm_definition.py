@@ -17,7 +17,7 @@ from attnspec.oracle.precision import EVALUATION, contract, snapped
 from attnspec.spec.layer_norm_definition import PLACEMENTS, definitions, layer_norm
 from attnspec.spec.moments import inverse_root
 from tests.norm_cases import DIGITS, FAMILIES, affine, exact_layer_norm, rows
-from tests.norm_tapes import arrays, assert_tape_is, parameters, worst_emulated
+from tests.norm_tapes import arrays, assert_tape_is, parameters, shares, worst_emulated
 
 Array = np.ndarray[Any, Any]
 EPS = (1e-5, 1e-6, 1.0, 2.0**-20)
@@ -125,27 +125,10 @@ def one_pass(x: Any, w: Any, b: Any, eps: float) -> Any:
     return (x - mean) * torch.rsqrt(variance + eps) * w + b
 
 
-def shares(
+def ratios(
     function: Callable[..., Any], dtype: str, preset: str | None, families: tuple[str, ...]
 ) -> list[float]:
-    """For each call the worst error over its allowance."""
-    torch = pytest.importorskip("torch")
-    g, found = np.random.default_rng(21), []
-    definition, kind = layer_norm(), getattr(torch, dtype)
-    for turn in range(3 * len(families)):
-        x = rows(g, families[turn % len(families)], dtype)
-        x = x if x.shape[1] > 2 else np.repeat(x, 5, axis=1)
-        given, eps = {"x": x} | affine(g, x.shape[1], dtype), (1e-5, 1e-3)[turn % 2]
-        v, e = planned(
-            tape_of(definition),
-            errors_of(contract(dtype, preset)),
-            tuple(parameters(definition, x, eps).items()),
-        )(given)
-        x, w, b = (torch.from_numpy(given[name]).to(kind) for name in ("x", "weight", "bias"))
-        error = np.abs(function(x, w, b, eps).to(torch.float64).numpy() - v)
-        judged = np.isfinite(e) & (e > 0.0)
-        found.append(float((error[judged] / (e[judged] * (1 + EVALUATION))).max(initial=0.0)))
-    return found
+    return shares(layer_norm(), function, dtype, preset, families, (1e-5, 1e-3))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -155,7 +138,7 @@ def shares(
 def test_right_code_stays_within_and_comes_near(
     function: Callable[..., Any], preset: str | None, dtype: str
 ) -> None:
-    worst = max(shares(function, dtype, preset, tuple(FAMILIES)))
+    worst = max(ratios(function, dtype, preset, tuple(FAMILIES)))
     assert (0.1 if dtype == "float32" else 0.4) < worst <= 1.0
 
 
@@ -164,7 +147,7 @@ def test_right_code_stays_within_and_comes_near(
     [(unbiased, "normal"), (another_eps, "near eps"), (outside_of_the_root, "near eps")],
 )
 def test_wrong_code_never_stays_within(function: Callable[..., Any], family: str) -> None:
-    assert min(shares(function, "float32", None, (family,))) > 1.0
+    assert min(ratios(function, "float32", None, (family,))) > 1.0
 
 
 def test_the_mean_of_squares_less_the_square_of_the_mean_is_no_form() -> None:
