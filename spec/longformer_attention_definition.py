@@ -12,23 +12,23 @@ from typing import Any
 
 import sympy as sp
 
-from attnspec.spec import attention_definition
+from attnspec.spec import attention_definition, window_definition
 from attnspec.spec.attention_definition import Options
 from attnspec.spec.definition import Definition, choice
+from attnspec.spec.window_definition import LEFT, RIGHT
 
 _b, _i, _j = sp.symbols("b i j", integer=True, nonnegative=True)
 _batch, _n = sp.symbols("batch n", integer=True, positive=True)
 _window = sp.Symbol("window", integer=True, nonnegative=True)
 _is_global = sp.IndexedBase(sp.Symbol("is_global", integer=True), shape=(_batch, _n))
-_RANGES, _MASKED = Options(ranges=True), Options(mask=True)
-_named = {p.name: p for p in attention_definition.attention(_RANGES).parameters}
+_MASKED = Options(mask=True)
+_named = {p.name: p for p in attention_definition.attention(_MASKED).parameters}
 _SQUARE = {_named["t"]: _n, _named["s"]: _n, _named["groups"]: _named["heads"]}
-_OWN_POSITION = {_named["offset"]: sp.S.Zero, _named["left"]: _window, _named["right"]: _window}
 
 
 def in_window() -> sp.Basic:
     """Whether key j is among the `window` keys on either side of query i, or its own."""
-    return attention_definition.sees(_RANGES).xreplace(_OWN_POSITION)
+    return window_definition.sees().xreplace(dict.fromkeys((LEFT, RIGHT), _window))
 
 
 def sees() -> sp.Basic:
