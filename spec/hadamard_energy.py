@@ -17,22 +17,26 @@ _bits = sp.Symbol("bits", integer=True, nonnegative=True)
 _x = sp.MatrixSymbol("x", size, 1)
 
 
-def energy_kept() -> tuple[Step, ...]:
-    """Parseval: the squares of the entries of Hx / sqrt(n) add up to those of x."""
-    turned = H * _x / sp.sqrt(size)
+def product_kept(first: sp.MatrixSymbol, second: sp.MatrixSymbol) -> tuple[Step, ...]:
+    """(H a)^T (H b) is a^T H^T H b, so a^T b with the factor 1/sqrt(n) on either side."""
+    turned = ((H * first / sp.sqrt(size)).T * (H * second / sp.sqrt(size))).doit()
     return (
         *induction(),
-        Step("the shapes of x^T H^T H x fit", shapes_fit(_x.T, H.T, H, _x)),
+        Step(f"the shapes of {first}^T H^T H {second} fit", shapes_fit(first.T, H.T, H, second)),
         Step(
-            "and it is n x^T x",
-            (((H * _x).T * (H * _x)).doit() - _x.T * H.T * H * _x).doit(),
+            f"(H {first})^T (H {second}) = {first}^T H^T H {second}",
+            (((H * first).T * (H * second)).doit() - first.T * H.T * H * second).doit(),
         ),
         Step(
-            "so that the factor 1/sqrt(n) on either side leaves x^T x",
-            ((turned.T * turned).doit().subs(H.T * H, size * sp.Identity(size)).doit() - _x.T * _x)
-            .doit(),
+            f"which, scaled, is {first}^T {second}",
+            (turned.subs(H.T * H, size * sp.Identity(size)).doit() - first.T * second).doit(),
         ),
-    )  # fmt: skip
+    )
+
+
+def energy_kept() -> tuple[Step, ...]:
+    """Parseval: the squares of the entries of Hx / sqrt(n) add up to those of x."""
+    return product_kept(_x, _x)
 
 
 def _spike() -> tuple[Step, ...]:

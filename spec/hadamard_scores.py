@@ -9,31 +9,14 @@ from __future__ import annotations
 import sympy as sp
 
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
-from attnspec.spec.hadamard_matrices import H, induction, matrix, printed_two, size
+from attnspec.spec.hadamard_energy import product_kept
+from attnspec.spec.hadamard_matrices import matrix, printed_two, size
 from attnspec.spec.quantize_int8 import exact_scale, the_integers
 from attnspec.spec.rotation import block
-from attnspec.spec.shapes import shapes_fit
 from attnspec.spec.sums import reduced
 from attnspec.spec.symbols import i
 
 _q, _k = (sp.MatrixSymbol(name, size, 1) for name in ("q", "k"))
-
-
-def _joint() -> tuple[Step, ...]:
-    """(H q)^T (H k) is q^T H^T H k, so q^T k with the factor 1/sqrt(n) on either side."""
-    turned = ((H * _q / sp.sqrt(size)).T * (H * _k / sp.sqrt(size))).doit()
-    return (
-        *induction(),
-        Step("the shapes of q^T H^T H k fit", shapes_fit(_q.T, H.T, H, _k)),
-        Step(
-            "(H q)^T (H k) = q^T H^T H k",
-            (((H * _q).T * (H * _k)).doit() - _q.T * H.T * H * _k).doit(),
-        ),
-        Step(
-            "which, scaled, is q^T k",
-            (turned.subs(H.T * H, size * sp.Identity(size)).doit() - _q.T * _k).doit(),
-        ),
-    )
 
 
 def _kept() -> tuple[Step, ...]:
@@ -44,7 +27,7 @@ def _kept() -> tuple[Step, ...]:
     query, key = (sp.ImmutableMatrix(sp.symbols(names, real=True)) for names in ("q:2", "k:2"))
     turn = block(theta)
     return (
-        *_joint(),
+        *product_kept(_q, _k),
         Step(
             "for all q and k only then: unit vectors read off every entry of H^T H",
             sp.ImmutableMatrix(2, 2, lambda a, b: (units[a].T * entries * units[b])[0]) - entries,
@@ -105,7 +88,7 @@ def _no_effect() -> tuple[Step, ...]:
     margin = sp.expand((a * g + h * b + h * g) - (a * v + u * b + u * v))
     term = sp.IndexedBase("m", nonnegative=True)
     return (
-        *_joint(),
+        *product_kept(_q, _k),
         Step(
             "float32 has steps of 2^-23 above 1: 1 + 2^-26 is stored as 1",
             sp.Integer(round((1 + tiny) * 2**23)) - 2**23,
