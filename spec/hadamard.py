@@ -1,7 +1,8 @@
-"""The Hadamard transform: Sylvester's matrices, what they keep and what they spread.
+"""The Hadamard transform: the entries, the scale and the determinant of Sylvester's matrices.
 
 Source: document 004 (3.7, DSA). The text prints H_2 without its factor and H_4 with it, and calls
-both rotations; what the transform does to scores is in `hadamard_scores`.
+both rotations; what the transform keeps and spreads is in `hadamard_energy`, what it does to scores
+in `hadamard_scores`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from attnspec.spec.shapes import shapes_fit
 from attnspec.spec.symbols import i, j
 
 _bits = sp.Symbol("bits", integer=True, nonnegative=True)
-_x = sp.MatrixSymbol("x", size, 1)
 
 
 def _entries() -> tuple[Step, ...]:

@@ -14,7 +14,7 @@ from attnspec.spec import attention_definition
 from attnspec.spec.attention_definition import HEAD_ORDERS, Options
 from attnspec.spec.definition import Definition, choice
 
-_b, _h, _i, _j, _p = sp.symbols("b h i j p", integer=True, nonnegative=True)
+_b, _i, _j, _p = sp.symbols("b i j p", integer=True, nonnegative=True)
 _places = sp.Symbol("places", integer=True, positive=True)
 _whole = attention_definition.attention(Options(mask=True))
 _batch, _t = (size for axis, size in _whole.axes if axis in (_b, _i))
