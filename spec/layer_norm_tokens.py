@@ -138,6 +138,11 @@ def _batch_norm(first: sp.Expr, second: sp.Expr) -> sp.Expr:
     return at(_BARE, (first, second))[0]
 
 
+def _by_statistics(entry: sp.Expr, mean: sp.Expr, variance: sp.Expr) -> sp.Expr:
+    """An entry, normalised with a mean and a variance that are given."""
+    return _hat().subs({x[c]: entry, mu: mean, v: variance}, simultaneous=True)
+
+
 def _token_local() -> tuple[Step, ...]:
     (row, _), (channel, _) = layer_norm().axes
     here, there, other = sp.symbols("c0 k0 r", integer=True, nonnegative=True)
@@ -146,7 +151,7 @@ def _token_local() -> tuple[Step, ...]:
     found = sp.diff(plain.subs(channel, here), entries[row + 1 + other, there])
     running_mean = sp.Symbol("m", real=True)
     running = sp.Symbol("w", positive=True)
-    evaluated = (entries[row, here] - running_mean) / sp.sqrt(running + eps)
+    evaluated = _by_statistics(entries[row, here], running_mean, running)
     first, second = sp.symbols("p q", real=True)
     below = ((first - second) / 2) ** 2 + eps
     pair = (first - second) / 2 / sp.sqrt(below)
@@ -160,10 +165,7 @@ def _token_local() -> tuple[Step, ...]:
         Step(
             "a batch's mean and variance make (p - q)/2 / sqrt(((p - q)/2)^2 + eps) of p beside q",
             sp.simplify(
-                layer_norm_form(affine=False).value.subs(x[c], first).subs(
-                    {mu: (first + second) / 2, v: (first - second) ** 2 / 4}
-                )
-                - pair
+                _by_statistics(first, (first + second) / 2, (first - second) ** 2 / 4) - pair
             ),
         ),
         Step(
@@ -184,7 +186,8 @@ def _token_local() -> tuple[Step, ...]:
 def _running_statistics() -> Counterexample:
     def evaluated(batch: tuple[int, int]) -> sp.Expr:
         running_mean, running_variance = sp.S.Zero, sp.S.One
-        return (batch[0] - running_mean) / sp.sqrt(running_variance)
+        first = sp.Integer(batch[0])
+        return _by_statistics(first, running_mean, running_variance).subs(eps, 0)
 
     return Counterexample(
         "one channel, batches (0, 2) and (0, -2), batch normalisation in evaluation with running "
