@@ -18,8 +18,9 @@ from itertools import product
 
 import sympy as sp
 
-from attnspec.spec.definition import Definition, choice, either, rnd
+from attnspec.spec.definition import Definition, either, rnd
 from attnspec.spec.mla_scores import Options, Stream, attended, entries_of, logits
+from attnspec.spec.multi_head_attention_definition import without_piecewise
 from attnspec.spec.rope_definition import DIRECTIONS, LAYOUTS, rope
 
 _b, _h, _i, _j, _l, _c = sp.symbols("b h i j l c", integer=True, nonnegative=True)
@@ -100,11 +101,7 @@ def rotated(channels: Callable[[sp.Expr], sp.Expr], position: sp.Expr, options: 
     values, positions = formula.arrays
     width, base = formula.parameters[4:]
     (turned, _), _ = formula.expression.args
-    # a Piecewise would be folded out of the sums around it
-    chosen = turned.args[0].replace(
-        lambda node: isinstance(node, sp.Piecewise),
-        lambda node: choice(node.args[0].expr, node.args[0].cond, node.args[1].expr),
-    )
+    chosen = without_piecewise(turned.args[0])
     named = chosen.xreplace({channel: _u, width: _rotary, base: _base})
     placed = named.replace(entries_of(positions), lambda _: position)
     return rnd(
