@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import mpmath
@@ -70,6 +71,20 @@ def worst_emulated(
         assert (error <= room[known]).all(), style
         some = room[known] > 0.0
         worst = max(worst, float((error[some] / room[known][some]).max(initial=0.0)))
+    return worst
+
+
+def worst_of_families(
+    definition: Definition, dtype: str, eps: tuple[float, ...], families: tuple[str, ...]
+) -> float:
+    """The same over rows of each family under each of three contracts."""
+    g, worst = np.random.default_rng(9), 0.0
+    declared: tuple[Any, ...] = (None, "strict", {"statistics": "storage"})
+    for turn, (kept, family) in enumerate(product(declared, families)):
+        x = rows(g, family, dtype)
+        given = arrays(definition, {"x": x} | affine(g, x.shape[1], dtype))
+        key = parameters(definition, x, eps[turn % len(eps)])
+        worst = max(worst, worst_emulated(definition, key, given, contract(dtype, kept), g))
     return worst
 
 

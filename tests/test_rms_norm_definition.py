@@ -20,7 +20,7 @@ from attnspec.spec.definition import larger
 from attnspec.spec.moments import PLACEMENTS
 from attnspec.spec.rms_norm_definition import GAINS, definitions, rms_norm
 from tests.norm_cases import DIGITS, FAMILIES, affine, exact_rms_norm, rows
-from tests.norm_tapes import arrays, assert_tape_is, parameters, shares, worst_emulated
+from tests.norm_tapes import arrays, assert_tape_is, parameters, shares, worst_of_families
 
 Array = np.ndarray[Any, Any]
 EPS = (1e-6, 1e-5, 1.0, 2.0**-20)
@@ -28,10 +28,8 @@ NONZERO = tuple(name for name in FAMILIES if name not in ("zero", "sparse"))
 """Without eps a row of zeros has no value."""
 
 
-def drawn(g: np.random.Generator, turn: int, placement: str, dtype: str) -> Array:
-    """Rows for one turn."""
-    families = NONZERO if placement == "none" else tuple(FAMILIES)
-    return rows(g, families[turn % len(families)], dtype)
+def families_of(placement: str) -> tuple[str, ...]:
+    return NONZERO if placement == "none" else tuple(FAMILIES)
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
@@ -39,8 +37,8 @@ def drawn(g: np.random.Generator, turn: int, placement: str, dtype: str) -> Arra
 def test_every_convention_is_what_exact_moments_give(placement: str, gain: str | None) -> None:
     definition = rms_norm(weight=gain is not None, eps_placement=placement, gain=gain or GAINS[0])
     g = np.random.default_rng(5)
-    for turn in range(2 * len(FAMILIES)):
-        x = drawn(g, turn, placement, "float64")
+    for turn, family in enumerate(2 * families_of(placement)):
+        x = rows(g, family, "float64")
         given, eps = {"x": x} | affine(g, x.shape[1], "float64"), EPS[turn % len(EPS)]
         weight = given["weight"] if gain else None
         with mpmath.workdps(DIGITS):
@@ -52,16 +50,8 @@ def test_every_convention_is_what_exact_moments_give(placement: str, gain: str |
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("definition", definitions(), ids=lambda d: d.name)
 def test_no_emulated_rounding_leaves_the_allowance(definition: Any, dtype: str) -> None:
-    g = np.random.default_rng(9)
-    declared: tuple[Any, ...] = (None, "strict", {"statistics": "storage"})
-    worst, placement = 0.0, definition.name.split(".")[1]
-    for turn in range(3 * len(FAMILIES)):
-        x = drawn(g, turn, placement, dtype)
-        given = arrays(definition, {"x": x} | affine(g, x.shape[1], dtype))
-        key = parameters(definition, x, EPS[turn % len(EPS)])
-        rules = contract(dtype, declared[turn % 3])
-        worst = max(worst, worst_emulated(definition, key, given, rules, g))
-    assert worst > 0.3
+    families = families_of(definition.name.split(".")[1])
+    assert worst_of_families(definition, dtype, EPS, families) > 0.3
 
 
 def test_clamped_covers_both_sides_of_a_tie() -> None:
