@@ -93,7 +93,7 @@ def judged(future: str) -> Definition:
 
 @cache
 def definitions() -> tuple[Definition, ...]:
-    """The definitions of this file, one for each convention or part."""
+    """Slopes by either rule, and biases with either constant a row."""
     return (
         *(alibi_slopes(slopes) for slopes in SLOPES),
         *(alibi_bias(slopes, constant) for slopes in SLOPES for constant in ROW_CONSTANTS),

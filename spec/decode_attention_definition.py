@@ -66,5 +66,5 @@ def decode_attention(
 
 @cache
 def definitions() -> tuple[Definition, ...]:
-    """The definitions of this file, one for each convention or part."""
+    """Without a window and with one: the order of heads and the scale are attention's."""
     return (decode_attention(), decode_attention(window=True))

@@ -110,5 +110,5 @@ def t5_bucket_by_logarithm(*, bidirectional: bool) -> tuple[Definition, Definiti
 
 @cache
 def definitions() -> tuple[Definition, ...]:
-    """The definitions of this file, one for each convention or part."""
+    """The exact buckets, of both directions and of one."""
     return tuple(t5_bucket(bidirectional=both) for both in (True, False))
