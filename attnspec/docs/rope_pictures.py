@@ -46,11 +46,12 @@ def kernel() -> Picture:
     modulus = partial[:, -1] / PAIRS
     abel = partial.mean(1) / partial[0].mean()
     rises = int(np.argmax(np.diff(score) > 0))
+    names = ("pairs in phase: B(t) / B(0)", "any common phase", "mean |partial sum|, of its start")
     with drawn() as (figure, axes):
-        axes.plot(t, abel, color=THIRD, label="mean |partial sum|, of its start", linewidth=1.2)
-        axes.plot(t, modulus, color=SECOND, label="any common phase", linewidth=1.2)
+        axes.plot(t, abel, color=THIRD, label=names[2], linewidth=1.2)
+        axes.plot(t, modulus, color=SECOND, label=names[1], linewidth=1.2)
         axes.plot(t, -modulus, color=SECOND, linewidth=1.2)
-        axes.plot(t, score, color=FIRST, label="pairs in phase: B(t) / B(0)")
+        axes.plot(t, score, color=FIRST, label=names[0])
         axes.axhline(0, color=INK, linewidth=0.7)
         axes.plot([rises], [score[rises]], "o", color=FIRST, markersize=4)
         axes.annotate(f"first rise after t = {rises}", (rises, score[rises]), (34, 0.78), color=INK,
@@ -66,7 +67,7 @@ def kernel() -> Picture:
         "rises again and again. So do its envelopes: the largest score at any common phase, and "
         "the mean of partial sums, to which Abel's bound is proportional.",
         svg,
-        ("t", "B(t) / B(0)", "any common phase", "Abel"),
+        ("t", *names),
         tuple(rows),
         ("rope.kernel_is_not_monotone", "rope.interference_lowers_the_mean"),
     )
