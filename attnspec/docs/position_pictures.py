@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnspec.docs.picture import (
-    FIRST,
-    INK,
-    SECOND,
-    THIRD,
-    Drawing,
-    Picture,
-    drawn,
-    number,
-    svg_of,
-)  # fmt: skip
+from attnspec.docs.picture import FIRST, INK, SECOND, THIRD, Drawing, Picture, drawn, number, svg_of
 from attnspec.oracle.expected import tape_of, value_of
 from attnspec.oracle.plan import planned
 from attnspec.oracle.rationals import RATIONALS
