@@ -1,4 +1,5 @@
-"""One entry of a definition as an exact number: what the definition itself says on an example."""
+"""One entry of a definition as an exact number: what the definition itself says on an example. And
+exact numbers by their first digits."""
 
 from __future__ import annotations
 
@@ -25,6 +26,11 @@ def entry_value(
     axes = (axis for axis, _ in definition.axes)
     scope |= dict(zip(axes, map(sp.Integer, place), strict=True))
     return _value(unmarked(definition.expression), scope, arrays)
+
+
+def rounded(number: sp.Expr, digits: int) -> sp.Expr:
+    """A number in units of 10^-digits, to the nearest."""
+    return sp.floor(number * 10**digits + sp.Rational(1, 2))
 
 
 def _value(node: sp.Basic, scope: Scope, arrays: Mapping[str, Any]) -> Any:

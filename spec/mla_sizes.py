@@ -11,6 +11,7 @@ import sympy as sp
 from attnspec.spec import mla_definition
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
 from attnspec.spec.definition import Definition
+from attnspec.spec.exact_values import rounded
 from attnspec.spec.gqa_definition import (
     BATCH,
     GROUPS,
@@ -59,11 +60,6 @@ def _per_token(cached: Definition) -> sp.Expr:
     batch, length, channels = (size for _, size in cached.axes)
     each = numbers(batch, length, channels) / (batch * length)
     return each.subs({s: names[s.name] for s in each.free_symbols})
-
-
-def rounded(share: sp.Expr, digits: int) -> sp.Expr:
-    """A share in units of 10^-digits, to the nearest."""
-    return sp.floor(share * 10**digits + sp.Rational(1, 2))
 
 
 def scored(query: sp.Expr, value: sp.Expr) -> sp.Expr:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sympy as sp
 
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
+from attnspec.spec.exact_values import rounded
 from attnspec.spec.rope_reach import greatest_score, kernel_rises
 from attnspec.spec.rotation import block, plane_kernel, plane_score
 from attnspec.spec.sums import reduced
@@ -79,10 +80,7 @@ def _envelope() -> tuple[Step, ...]:
     telescoping = h(i + 1) * partial(i + 1) - h(i) * partial(i)
     means = partial_sum_means(64, tuple(range(20)))
     shown = partial_sum_means(64, (0, 10, 100, 256))
-    hundredths = [
-        {sp.floor(sp.Rational(100 * end, 64 * UNIT) + sp.Rational(1, 2)) for end in ends}
-        for ends in shown
-    ]
+    hundredths = [{rounded(sp.Rational(end, 64 * UNIT), 2) for end in ends} for ends in shown]
     return (
         Step(
             "Abel: h_i (S_(i+1) - S_i) + S_(i+1) (h_(i+1) - h_i) telescopes",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sympy as sp
 
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
+from attnspec.spec.exact_values import rounded
 from attnspec.spec.rotation import block, displaced, exponent, frequency, plane_score, score
 from attnspec.spec.sums import difference, reduced
 from attnspec.spec.symbols import c, d, i, key, m, n, q, s, t
@@ -64,11 +65,11 @@ def _split() -> tuple[Step, ...]:
         ),
         Step(
             "d_r = 32: theta_1 rounds to 0.562341",
-            sp.floor(10**6 * frequency(sp.S.One, sp.Integer(32)) + sp.Rational(1, 2)) - 562341,
+            rounded(frequency(sp.S.One, sp.Integer(32)), 6) - 562341,
         ),
         Step(
             "d_k = 128 in its place: 0.865964",
-            sp.floor(10**6 * frequency(sp.S.One, sp.Integer(128)) + sp.Rational(1, 2)) - 865964,
+            rounded(frequency(sp.S.One, sp.Integer(128)), 6) - 865964,
         ),
     )
 

@@ -11,6 +11,7 @@ import sympy as sp
 
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
 from attnspec.spec.definition import unmarked
+from attnspec.spec.exact_values import rounded
 from attnspec.spec.rope_layouts import places
 from attnspec.spec.rotation import BASE, frequency
 from attnspec.spec.sinusoidal_definition import PAIRING, sinusoidal
@@ -153,7 +154,7 @@ def _falling() -> tuple[Step, ...]:
 def _last_frequency() -> tuple[Step, ...]:
     size = sp.Symbol("d", positive=True)
     exponent = sp.expand(-2 * (d / 2 - 1) / d)
-    wide = sp.floor(10**8 * frequency(sp.Integer(255), sp.Integer(512)) + sp.Rational(1, 2))
+    wide = rounded(frequency(sp.Integer(255), sp.Integer(512)), 8)
     return (
         Step("the exponent of pair d/2 - 1 is -1 + 2/d", exponent - (-1 + 2 / d)),
         Step("which is above -1 at every d", sp.expand(exponent + 1).is_positive),

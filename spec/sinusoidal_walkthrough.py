@@ -9,6 +9,7 @@ from __future__ import annotations
 import sympy as sp
 
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
+from attnspec.spec.exact_values import rounded
 from attnspec.spec.rotation import frequency
 from attnspec.spec.sinusoidal import channel
 from attnspec.spec.sinusoidal_precision import collisions
@@ -46,7 +47,7 @@ def _ranges() -> list[sp.Expr]:
 
 def _swing() -> tuple[Step, ...]:
     ranges = _ranges()
-    hundred_thousandths = [sp.floor(10**5 * size + sp.Rational(1, 2)) for size in ranges]
+    hundred_thousandths = [rounded(size, 5) for size in ranges]
     return (
         *_four_channels(),
         Step(
@@ -73,14 +74,14 @@ def _slowest() -> tuple[Step, ...]:
         ),
         Step(
             "d = 512: 0.518 of a radian in 5000 positions",
-            sp.floor(1000 * wide + sp.Rational(1, 2)) - 518,
+            rounded(wide, 3) - 518,
         ),
         Step(
             "over which its cosine falls from 1 to 0.869",
-            sp.floor(1000 * sp.cos(wide) + sp.Rational(1, 2)) - 869,
+            rounded(sp.cos(wide), 3) - 869,
         ),
         Step("d = 4: 10 radians in 1000 positions", narrow - 10),
-        Step("1.59 turns", sp.floor(100 * narrow / (2 * sp.pi) + sp.Rational(1, 2)) - 159),
+        Step("1.59 turns", rounded(narrow / (2 * sp.pi), 2) - 159),
     )
 
 
