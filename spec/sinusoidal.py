@@ -21,9 +21,10 @@ from attnspec.spec.symbols import d, i, m, theta
 _pairs = (i, 0, d / 2 - 1)
 
 
-def encoded(position: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
-    """Sine and cosine of pair i at a position, for any frequency theta_i."""
-    return sp.sin(position * theta[i]), sp.cos(position * theta[i])
+def encoded(position: sp.Expr, rate: sp.Expr = theta[i]) -> tuple[sp.Expr, sp.Expr]:
+    """Sine and cosine of a pair at a position: pair i, for any frequency theta_i, or one of the
+    frequency that is given."""
+    return sp.sin(position * rate), sp.cos(position * rate)
 
 
 def channel(layout: str, place: sp.Expr, size: sp.Expr) -> sp.Expr:
@@ -114,9 +115,9 @@ def _frequencies() -> tuple[Step, ...]:
     )
 
 
-def chord(angle: sp.Expr) -> sp.Expr:
-    """|p(m+1) - p(m)|^2 for a pair that turns by the angle from one position to the next."""
-    here, there = ((sp.sin(a), sp.cos(a)) for a in (m * angle, m * angle + angle))
+def chord(rate: sp.Expr, distance: sp.Expr = sp.S.One) -> sp.Expr:
+    """|p(m + t) - p(m)|^2 for a pair of some frequency and a distance t."""
+    here, there = (encoded(position, rate) for position in (m, m + distance))
     return reduced(sum((x - y) ** 2 for x, y in zip(there, here, strict=True)))
 
 

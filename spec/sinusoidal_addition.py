@@ -14,6 +14,7 @@ from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
 from attnspec.spec.learned_positions_definition import DEFINITION as LEARNED
 from attnspec.spec.rope import relative
 from attnspec.spec.shapes import shapes_fit
+from attnspec.spec.sinusoidal import encoded
 from attnspec.spec.sinusoidal_definition import definitions
 from attnspec.spec.sinusoidal_shifts import shift
 from attnspec.spec.sums import reduced
@@ -61,7 +62,7 @@ def cross_terms() -> tuple[Step, ...]:
 
 
 def _pair(position: sp.Expr) -> sp.ImmutableMatrix:
-    return sp.ImmutableMatrix([sp.sin(position), sp.cos(position)])
+    return sp.ImmutableMatrix(encoded(position, sp.S.One))
 
 
 def _condition() -> tuple[Step, ...]:

@@ -65,7 +65,7 @@ def shifts() -> tuple[Step, ...]:
 def _addition() -> tuple[Step, ...]:
     sine = sp.sin(_a) * sp.cos(_b) + sp.cos(_a) * sp.sin(_b)
     cosine = sp.cos(_a) * sp.cos(_b) - sp.sin(_a) * sp.sin(_b)
-    pair = sp.ImmutableMatrix([sp.sin(_a), sp.cos(_a)])
+    pair = sp.ImmutableMatrix(encoded(_a, sp.S.One))
     return (
         Step(
             "sin(a + b), through complex exponentials",

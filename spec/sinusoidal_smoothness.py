@@ -9,9 +9,9 @@ import sympy as sp
 
 from attnspec.spec.claim import Claim, Counterexample, Source, Step
 from attnspec.spec.rotation import frequency, plane_kernel
-from attnspec.spec.sinusoidal import encoded, every_position
+from attnspec.spec.sinusoidal import chord, every_position
 from attnspec.spec.sinusoidal_shifts import products
-from attnspec.spec.sums import difference, reduced
+from attnspec.spec.sums import difference
 from attnspec.spec.symbols import d, i, m, t, theta
 from attnspec.spec.turns import kernel
 
@@ -20,19 +20,15 @@ _w = sp.Symbol("omega", positive=True)
 _x = sp.Symbol("x", real=True)
 
 
-def _apart() -> sp.Expr:
-    """What pair i adds to |PE(m + t) - PE(m)|^2."""
-    there, here = encoded(m + t), encoded(m)
-    return reduced(sum((a - b) ** 2 for a, b in zip(there, here, strict=True)))
-
-
 def _no_period() -> tuple[Step, ...]:
     turns = sp.Symbol("j", integer=True, nonzero=True)
     period = 200 * sp.pi
     return (
         Step(
             "|PE(m+T) - PE(m)|^2 is the sum of 2 - 2 cos(T omega_i), d symbolic",
-            difference(sp.Sum(_apart(), _pairs), sp.Sum(2 - 2 * sp.cos(t * theta[i]), _pairs)),
+            difference(
+                sp.Sum(chord(theta[i], t), _pairs), sp.Sum(2 - 2 * sp.cos(t * theta[i]), _pairs)
+            ),
         ),
         Step(
             "no term is negative, 2 - 2 cos(x) = 4 sin(x/2)^2, so a period makes each of them 0",
@@ -89,7 +85,7 @@ def _not_monotone() -> tuple[Step, ...]:
         Step(
             "|PE_m - PE_n|^2 = d - 2 K(m - n): a larger product is a smaller distance",
             difference(
-                sp.Sum(_apart(), _pairs),
+                sp.Sum(chord(theta[i], t), _pairs),
                 sp.Sum(2 - 2 * sp.cos(t * theta[i]), _pairs),
             ),
         ),

@@ -11,7 +11,7 @@ import sympy as sp
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
 from attnspec.spec.exact_values import rounded
 from attnspec.spec.rotation import frequency
-from attnspec.spec.sinusoidal import channel
+from attnspec.spec.sinusoidal import channel, chord
 from attnspec.spec.sinusoidal_precision import collisions
 from attnspec.spec.sums import reduced
 from attnspec.spec.symbols import d, m, n
@@ -96,13 +96,12 @@ def _turns_at_four() -> Counterexample:
 
 def _unique() -> tuple[Step, ...]:
     turns = sp.Symbol("j", integer=True, nonzero=True)
-    apart = (sp.sin(m) - sp.sin(n)) ** 2 + (sp.cos(m) - sp.cos(n)) ** 2
     zero, turned = _row(sp.S.Zero), _row(200 * sp.pi)
     return (
         Step("pair 0 has omega_0 = 1 at every d", frequency(sp.S.Zero, d) - 1),
         Step(
             "on it two positions are 2 - 2 cos(m - n) apart, squared",
-            reduced(apart - (2 - 2 * sp.cos(m - n))),
+            reduced(chord(sp.S.One, n - m) - (2 - 2 * sp.cos(m - n))),
         ),
         Step(
             "which is 4 sin^2 of half the difference: 0 where m - n = 2 pi j",
