@@ -21,6 +21,7 @@ from attnspec.spec.longformer_attention_definition import (
     visible,
     visible_pairs,
 )
+from attnspec.spec.softmax import two_way
 from attnspec.spec.sums import distributed
 from attnspec.spec.window import band_count, by_distance
 from attnspec.spec.window_definition import band_pairs
@@ -218,13 +219,12 @@ def _instances() -> tuple[Step, ...]:
 
 def _broadcast() -> tuple[Step, ...]:
     first, second = sp.symbols("x y", real=True)
-    weight = sp.exp(first) / (sp.exp(first) + sp.exp(second))
     return (
         Step("the global token sees every key k in a first layer", _where(True, None) == sp.true),
         Step("every token i sees the global one in a second", _where(None, True) == sp.true),
         Step(
             "both weights are positive, so token k counts in token i after two layers",
-            (weight * weight.subs({first: second, second: first}, simultaneous=True)).is_positive,
+            (two_way(first) * two_way(second)).is_positive,
         ),
         *pairs_bound(),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sympy as sp
 
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
+from attnspec.spec.softmax import two_way
 from attnspec.spec.window import at
 from attnspec.spec.window_definition import LEFT, REACH, RIGHT, reaches
 
@@ -45,8 +46,7 @@ def _within(distance: sp.Expr) -> sp.Basic:
 def hops() -> tuple[Step, ...]:
     """That L layers reach L w to either side, and no further: r by the layers below, w more by the
     last."""
-    own, other = sp.symbols("x y", real=True)
-    weight = sp.exp(own) / (sp.exp(own) + sp.exp(other))
+    first, second = sp.symbols("x y", real=True)
     beyond = _r + _w + 1 + _e
     return (
         Step("the last layer sees the key w back", at(-_w, _w, _w) == sp.true),
@@ -63,7 +63,7 @@ def hops() -> tuple[Step, ...]:
         Step("which is beyond r", at(-(_r + 1 + _e + _f), _r, _r) == sp.false),
         Step(
             "weights are positive, and so are their products: no path is undone by another",
-            (weight * weight.subs(own, other, simultaneous=True)).is_positive,
+            (two_way(first) * two_way(second)).is_positive,
         ),
         Step(
             "r(L + 1) = r(L) + w with r(0) = 0: L w on each side",
