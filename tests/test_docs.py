@@ -69,6 +69,12 @@ def test_headings_do_not_skip_a_level(site: Site) -> None:
         assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
+def test_contents_list_every_section(site: Site) -> None:
+    for page in (page for page in site.pages if page.path.stem != "index"):
+        sections = [f"#{node.attrs['id']}" for node in page.all("h2")]
+        assert [node.attrs["href"] for node in page.all("nav.contents a")] == sections != []
+
+
 def test_every_control_has_a_name(site: Site) -> None:
     for page in site.pages:
         labelled = {node.attrs["for"] for node in page.all("label[for]")}

@@ -103,8 +103,15 @@ def test_a_claim_is_shown_whole(site: Site, name: str) -> None:
 def test_what_the_document_says_stands_beside_what_is_true(site: Site) -> None:
     for claim in site.table.claims:
         if claim.verdict in ("corrected", "refuted"):
-            for page in (site.page(claim.id.partition(".")[0]), site.page("errata")):
-                (beside,) = [n for n in page.all("article > .beside") if claim.number in written(n)]
+            component = site.page(claim.id.partition(".")[0])
+            places = {
+                f"claim-{claim.id}": component,
+                f"erratum-{claim.number}": site.page("errata"),
+            }
+            for name, page in places.items():
+                (article,) = [n for n in page.all("article") if n.attrs["id"] == name]
+                assert written(article).count(claim.number) == 1
+                (beside,) = elements(article.query(".beside"))
                 document, truth = elements(beside.query("section"))
                 assert plain(claim.source.says) in written(document)
                 assert plain(claim.truth) in written(truth)
