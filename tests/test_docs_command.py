@@ -191,12 +191,12 @@ def test_numbers_of_a_counterexample() -> None:
     claim = replace(
         open_claim(),
         derivation=None,
-        counterexample=lambda: Counterexample("x = 1", sp.Integer(3), sp.Rational(1, 3)),
+        counterexample=lambda: Counterexample("x = 1", sp.Integer(3), sp.Rational(-1, 3)),
     )
     shown = proofs.proof(claim).shown
     assert shown is not None
-    assert (shown.stated, shown.actual) == ("3", r"\frac{1}{3}")
-    assert shown.decimals == ("", "0.333333")
+    assert (shown.stated, shown.actual) == ("3", r"- \frac{1}{3}")
+    assert shown.decimals == ("", "\N{MINUS SIGN}0.333333")
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:

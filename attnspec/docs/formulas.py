@@ -28,6 +28,11 @@ def mathml(latex: str, *, block: bool = True) -> str:
         raise FormulaError(f"{latex}: {error}") from error
 
 
+def signed(text: str) -> str:
+    """A number as text, with minus signs in place of its hyphens."""
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
 def latex_of(expression: Any, names: Mapping[Any, str] = NO_NAMES) -> str:
     """The LaTeX of an expression over the nodes of definitions; `names` are symbols with a LaTeX
     of their own."""

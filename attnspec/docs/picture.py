@@ -13,6 +13,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from attnspec.docs.formulas import signed
+
 PALETTE = {
     "#010203": "var(--ink)",
     "#040506": "var(--faint)",
@@ -140,4 +142,4 @@ def ranges(row: Sequence[bool]) -> str:
 
 def number(value: float) -> str:
     """A number of a table, to five digits."""
-    return f"{value:.5g}"
+    return signed(f"{value:.5g}")

@@ -35,7 +35,9 @@ def buckets() -> Picture:
                  xlim=(-SHOWN, SHOWN), yticks=range(0, BUCKETS + 1, 8))  # fmt: skip
         axes.legend(loc="center right", fontsize=8.5)
         svg = svg_of(figure, "t5-buckets")
-    rows = [(str(p), str(a), str(b)) for p, a, b in zip(places, both, earlier, strict=True)]
+    rows = [
+        (number(float(p)), str(a), str(b)) for p, a, b in zip(places, both, earlier, strict=True)
+    ]
     return Picture(
         "t5-buckets",
         "T5's buckets",

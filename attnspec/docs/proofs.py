@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import sympy as sp
 
-from attnspec.docs.formulas import latex_of
+from attnspec.docs.formulas import latex_of, signed
 from attnspec.processes import results
 from attnspec.proving import cores
 from attnspec.register import claim_of
@@ -95,4 +95,4 @@ def _decimal(value: sp.Expr) -> str:
     if (value.is_Integer and abs(value) < LONGEST) or value.is_infinite or value.is_Boolean:
         return ""
     text = str(sp.N(value, DIGITS))
-    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+    return signed(text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text)
