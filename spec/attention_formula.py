@@ -19,22 +19,13 @@ from attnspec.spec.attention_definition import (
 )
 from attnspec.spec.attention_sums import gathering, u, w
 from attnspec.spec.claim import Claim, Source, Step
-from attnspec.spec.definition import Maximum, choice, unmarked
+from attnspec.spec.definition import choice, unmarked
+from attnspec.spec.reading import any_shift, named, shift
 
-_shift, _total = sp.Symbol("M", real=True), sp.Symbol("T", positive=True)
+_total = sp.Symbol("T", positive=True)
 _logit = sp.IndexedBase("z", real=True)
 _numerator = sp.IndexedBase("e", nonnegative=True)
 _ALL = Options(mask=True, bias=True, softcap=True, ranges=True)
-
-
-def _named(expression: sp.Expr) -> dict[str, sp.Symbol]:
-    """The indices and parameters in an expression, by name."""
-    return {str(node): node for node in expression.atoms(sp.Symbol)}
-
-
-def _with_any_shift(expression: sp.Expr) -> sp.Expr:
-    """Without marks, and with any number M for the row maximum."""
-    return unmarked(expression).replace(lambda node: isinstance(node, Maximum), lambda _: _shift)
 
 
 def _keys(expression: sp.Expr) -> tuple[sp.Symbol, sp.Expr]:
@@ -49,7 +40,7 @@ def _document_score(form: str = "scores") -> tuple[sp.Expr, sp.Expr]:
     """The expression's scaled score with the scale in that place, and the documents':
     (Q K^T)_ij / sqrt(d)."""
     scored = unmarked(logits(Options(scaling=form)))
-    names = _named(scored)
+    names = named(scored)
     query, key = (
         next(node for node in scored.atoms(sp.Indexed) if str(node.base) == name)
         for name in ("q", "k")
@@ -61,14 +52,14 @@ def _document_score(form: str = "scores") -> tuple[sp.Expr, sp.Expr]:
 
 def _definition() -> tuple[Step, ...]:
     definition = attention(Options())
-    output = _with_any_shift(definition.expression)
+    output = any_shift(definition.expression)
     j, size = _keys(output)
     named = output.xreplace({unmarked(logits(Options())): _logit[j]})
     value = next(node for node in named.atoms(sp.Indexed) if str(node.base) == "v")
-    inner = sp.Sum(sp.exp(_logit[j] - _shift), (j, 0, size - 1))
+    inner = sp.Sum(sp.exp(_logit[j] - shift), (j, 0, size - 1))
     pulled = sp.factor_terms(sp.expand(inner))
     whole = sp.Sum(sp.exp(_logit[j]), (j, 0, size - 1))
-    summand = named.function.xreplace({inner: sp.exp(-_shift) * _total})
+    summand = named.function.xreplace({inner: sp.exp(-shift) * _total})
     indices = {(str(node.base), *map(str, node.indices[:3:2])) for node in output.atoms(sp.Indexed)}
     return (
         Step(
@@ -92,7 +83,7 @@ def _definition() -> tuple[Step, ...]:
         ),
         Step(
             "exp(-M) leaves the sum of exp(z_j - M), and T is that of exp(z_j)",
-            pulled - sp.exp(-_shift) * whole,
+            pulled - sp.exp(-shift) * whole,
         ),
         Step(
             "so a term of the output is exp(z_j) / T times v_j: row i of softmax(Q K^T / sqrt(d)) "
@@ -103,18 +94,18 @@ def _definition() -> tuple[Step, ...]:
 
 
 def _masked_definition() -> tuple[Step, ...]:
-    output = _with_any_shift(attention(_ALL).expression)
-    lse = _with_any_shift(log_sum_exp(_ALL).expression)
+    output = any_shift(attention(_ALL).expression)
+    lse = any_shift(log_sum_exp(_ALL).expression)
     j, size = _keys(output)
     seen = sees(_ALL)
     some = sp.Sum(choice(sp.Integer(1), seen, sp.Integer(0)), (j, 0, size - 1)) > 0
     logit = unmarked(logits(_ALL))
-    shifted = choice(logit - _shift, seen, sp.Integer(0))
+    shifted = choice(logit - shift, seen, sp.Integer(0))
     numerator = choice(sp.exp(shifted), seen, sp.Integer(0))
     value = next(node for node in output.atoms(sp.Indexed) if str(node.base) == "v")
     total = sp.Sum(_numerator[j], (j, 0, size - 1))
     row, row_lse = (part.xreplace({some: sp.true}) for part in (output, lse))
-    names = _named(logit)
+    names = named(logit)
     score = unmarked(logits(Options()))
     bias = next(node for node in logit.atoms(sp.Indexed) if str(node.base) == "bias")
     cap = names["cap"]
@@ -131,16 +122,16 @@ def _masked_definition() -> tuple[Step, ...]:
         ),
         Step(
             "e_j is exp(z_j - M) for a key that is seen",
-            numerator.xreplace({seen: sp.true}) - sp.exp(logit - _shift),
+            numerator.xreplace({seen: sp.true}) - sp.exp(logit - shift),
         ),
         Step("and 0 for one that is hidden", numerator.xreplace({seen: sp.false})),
         Step(
             "the log-sum-exp is M + log of the sum of e_j",
-            row_lse.xreplace({numerator: _numerator[j]}) - _shift - sp.log(total),
+            row_lse.xreplace({numerator: _numerator[j]}) - shift - sp.log(total),
         ),
         Step(
             "which is the logarithm of T, where e_j sums to exp(-M) T",
-            sp.expand_log(_shift + sp.log(sp.exp(-_shift) * _total) - sp.log(_total), force=True),
+            sp.expand_log(shift + sp.log(sp.exp(-shift) * _total) - sp.log(_total), force=True),
         ),
         *gathering(),
         *_empty_row(output, lse, {some: sp.false, seen: sp.false}),
@@ -158,7 +149,7 @@ def _empty_row(output: sp.Expr, lse: sp.Expr, unseen: dict[sp.Basic, sp.Basic]) 
 def _positions() -> tuple[Step, ...]:
     """Causality and windows are ranges about a query's position."""
     seen = sees(Options(ranges=True))
-    names = _named(seen)
+    names = named(seen)
     position = names["i"] + names["offset"]
 
     def at(key: sp.Expr, *, left: sp.Expr, right: sp.Expr) -> sp.Basic:

@@ -14,40 +14,30 @@ from attnspec.spec.attention_definition import Options, attention, key_head, see
 from attnspec.spec.attention_sums import a, any_function, at_places, count, gathering, places
 from attnspec.spec.claim import Claim, Source, Step
 from attnspec.spec.decode_attention_definition import decode_attention
-from attnspec.spec.definition import Maximum, choice, unmarked
+from attnspec.spec.definition import choice
+from attnspec.spec.reading import any_shift, named, shift
 from attnspec.spec.symbols import j as keys
 
-_shift = sp.Symbol("M", real=True)
 _beyond, _back = sp.symbols("u w", integer=True, nonnegative=True)
 _past, _length = sp.symbols("p n", integer=True, positive=True)
 _numerator = sp.IndexedBase("E", nonnegative=True)
 _values = sp.IndexedBase("y", real=True)
 
 
-def _named(expression: sp.Expr) -> dict[str, sp.Symbol]:
-    """The indices and parameters in an expression, by name."""
-    return {str(node): node for node in expression.atoms(sp.Symbol)}
-
-
-def _plain(expression: sp.Expr) -> sp.Expr:
-    """Without marks, and with any number M for the row maximum."""
-    return unmarked(expression).replace(lambda node: isinstance(node, Maximum), lambda _: _shift)
-
-
 @cache
 def decoded(*, window: bool = False) -> sp.Expr:
     """The definition for a sequence of n tokens."""
-    plain = _plain(decode_attention(window=window).expression)
+    plain = any_shift(decode_attention(window=window).expression)
     lengths = {node for node in plain.atoms(sp.Indexed) if str(node.base) == "lengths"}
-    return plain.xreplace({**dict.fromkeys(lengths, _length), _named(plain)["i"]: sp.S.Zero})
+    return plain.xreplace({**dict.fromkeys(lengths, _length), named(plain)["i"]: sp.S.Zero})
 
 
 @cache
 def last_row() -> sp.Expr:
     """The last row of causal attention over n tokens, read from the cache."""
-    plain = _plain(attention(Options(ranges=True)).expression)
+    plain = any_shift(attention(Options(ranges=True)).expression)
     given = {"s": _length, "t": _length, "offset": 0, "left": sp.oo, "right": 0, "i": _length - 1}
-    row = plain.xreplace({symbol: sp.sympify(given[name]) for name, symbol in _named(plain).items()
+    row = plain.xreplace({symbol: sp.sympify(given[name]) for name, symbol in named(plain).items()
                           if name in given})  # fmt: skip
     caches = {str(node.base): node.base for node in decoded().atoms(sp.Indexed)}
 
@@ -89,7 +79,7 @@ def _by_numerators(expression: sp.Expr) -> sp.Expr:
 
 
 def _slot() -> sp.Symbol:
-    return _named(decoded())["j"]
+    return named(decoded())["j"]
 
 
 def _averaged(slots: sp.Expr) -> sp.Expr:
@@ -101,13 +91,13 @@ def _averaged(slots: sp.Expr) -> sp.Expr:
 
 def _score(slot: sp.Expr) -> sp.Expr:
     """The numerator that the formula gives to a slot: exp(scale q.k - M)."""
-    names = _named(decoded())
+    names = named(decoded())
     bases = {str(node.base): node.base for node in decoded().atoms(sp.Indexed)}
     b, h, channel = (names[name] for name in ("b", "h", "l"))
     cached = bases["k_cache"][b, key_head("grouped"), slot, channel]
     product = bases["q"][b, h, 0, channel] * cached
     scaled = names["scale"] * sp.Sum(product, (channel, 0, names["d"] - 1))
-    return sp.exp(scaled - _shift)
+    return sp.exp(scaled - shift)
 
 
 def _slots() -> tuple[Step, ...]:
@@ -144,7 +134,7 @@ def _first_slots() -> Step:
 
 
 def _definition() -> tuple[Step, ...]:
-    slots = _named(decoded())["slots"]
+    slots = named(decoded())["slots"]
     seen = decoded().atoms(sp.StrictGreaterThan)
     return (
         *_slots(),
@@ -164,7 +154,7 @@ def _definition() -> tuple[Step, ...]:
 
 def _as_last_row() -> tuple[Step, ...]:
     inside = {_length: _slot() + 1 + _beyond}
-    slots = _named(decoded())["slots"]
+    slots = named(decoded())["slots"]
     return (
         *_slots(),
         Step(
@@ -187,7 +177,7 @@ def _as_last_row() -> tuple[Step, ...]:
 
 def _chunks() -> tuple[Step, ...]:
     seen = sees(Options(ranges=True))
-    names = _named(seen)
+    names = named(seen)
     i, j, offset = names["i"], names["j"], names["offset"]
     right = {names["right"]: sp.S.Zero}
     in_chunk = seen.subs(right).subs(offset, (_past + _length) - _length)
@@ -210,7 +200,7 @@ def _chunks() -> tuple[Step, ...]:
 
 def _windows() -> tuple[Step, ...]:
     numerator, j = _exponential(decoded(window=True)), _slot()
-    left = _named(decoded(window=True))["left"]
+    left = named(decoded(window=True))["left"]
     plain = _exponential(decoded())
     near = {j: _length - 1 - _back, left: _back + _beyond}
     return (

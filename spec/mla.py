@@ -11,11 +11,12 @@ import sympy as sp
 from attnspec.spec import mla_definition
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
 from attnspec.spec.definition import rnd
-from attnspec.spec.mla_formula import PLAIN, content, named, projections, tokens, two_streams
+from attnspec.spec.mla_formula import PLAIN, content, projections, tokens, two_streams
 from attnspec.spec.mla_orders import absorbed_content
 from attnspec.spec.mla_rank import rank_at_most
 from attnspec.spec.mla_sizes import V2, c, d, e, h, numbers, r
 from attnspec.spec.normal import normal
+from attnspec.spec.reading import named
 from attnspec.spec.shapes import shapes_fit
 
 _n, _m, _t = sp.symbols("n m t", integer=True, positive=True)

@@ -11,10 +11,11 @@ import sympy as sp
 
 from attnspec.spec import mla_definition
 from attnspec.spec.claim import Claim, Source, Step
-from attnspec.spec.definition import Maximum, choice, unmarked
+from attnspec.spec.definition import choice, unmarked
 from attnspec.spec.mla_definition import SCALE, Tokens
 from attnspec.spec.mla_scores import Options, Stream, attended, logits
 from attnspec.spec.normal import normal
+from attnspec.spec.reading import any_shift, named, shift
 from attnspec.spec.rope_definition import DIRECTIONS, LAYOUTS, frequency
 from attnspec.spec.rope_layouts import places
 from attnspec.spec.rotation import block
@@ -23,15 +24,9 @@ from attnspec.spec.shapes import shapes_fit
 PLAIN = Options(scaling="scores")
 """The scale on the product, as documents write it."""
 
-_shift = sp.Symbol("M", real=True)
 _logit, _value, _entry = (sp.IndexedBase(name, real=True) for name in ("z", "v", "y"))
 _numerator = sp.IndexedBase("E", nonnegative=True)
 _after = sp.Symbol("s", integer=True, nonnegative=True)
-
-
-def named(expression: sp.Expr) -> dict[str, sp.Symbol]:
-    """The indices and sizes in an expression, by name."""
-    return {str(node): node for node in expression.atoms(sp.Symbol)}
 
 
 def tokens() -> Tokens:
@@ -148,11 +143,6 @@ def two_streams(scaling: str = "scores") -> tuple[sp.Expr, sp.Expr]:
     return made, sp.Add(*products) / sp.sqrt(at["d"] + at["rotary"])
 
 
-def any_shift(expression: sp.Expr) -> sp.Expr:
-    """Without marks, with any number M for the row maximum."""
-    return unmarked(expression).replace(lambda node: isinstance(node, Maximum), lambda _: _shift)
-
-
 def _softmax() -> tuple[Step, ...]:
     at = named(mla_definition.mla(PLAIN).expression)
     i, j, keys = at["i"], at["j"], (at["j"], 0, at["length"] - 1)
@@ -160,7 +150,7 @@ def _softmax() -> tuple[Step, ...]:
     seen = sp.Le(j, i)
     row = any_shift(attended(logit, value, at["c"], at["length"], PLAIN))
     every = any_shift(attended(logit, value, at["c"], at["length"], Options(causal=False)))
-    numerator = choice(sp.exp(choice(logit - _shift, seen, sp.S.Zero)), seen, sp.S.Zero)
+    numerator = choice(sp.exp(choice(logit - shift, seen, sp.S.Zero)), seen, sp.S.Zero)
     total = sp.Sum(_numerator[j], keys)
     weighed = sp.Sum(_numerator[j] / total * value, keys)
     return (
@@ -170,13 +160,13 @@ def _softmax() -> tuple[Step, ...]:
         ),
         Step(
             "where E_j is exp(z_j - M) for a key at or before the query",
-            numerator.subs(j, i - _after) - sp.exp(_logit[i - _after] - _shift),
+            numerator.subs(j, i - _after) - sp.exp(_logit[i - _after] - shift),
         ),
         Step("and 0 for a later one", numerator.subs(j, i + 1 + _after)),
         Step("the first key is seen by every query, so there is a sum", seen.subs(j, 0)),
         Step(
             "and without causality E_j is exp(z_j - M) for every key",
-            every.xreplace({sp.exp(logit - _shift): _numerator[j]}) - weighed,
+            every.xreplace({sp.exp(logit - shift): _numerator[j]}) - weighed,
         ),
     )
 

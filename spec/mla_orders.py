@@ -11,9 +11,10 @@ import sympy as sp
 from attnspec.spec import mla_definition
 from attnspec.spec.claim import Claim, Source, Step
 from attnspec.spec.definition import unmarked, weights
-from attnspec.spec.mla_formula import PLAIN, any_shift, content, named, tokens
+from attnspec.spec.mla_formula import PLAIN, content, tokens
 from attnspec.spec.mla_scores import Options, attended
 from attnspec.spec.normal import normal
+from attnspec.spec.reading import any_shift, named
 
 _logit, _value = (sp.IndexedBase(name, real=True) for name in ("z", "v"))
 _weight = sp.IndexedBase("P", nonnegative=True)

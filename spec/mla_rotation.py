@@ -12,8 +12,9 @@ from attnspec.spec import mla_definition
 from attnspec.spec.attention_definition import key_head
 from attnspec.spec.claim import Claim, Counterexample, Source, Step
 from attnspec.spec.definition import unmarked
-from attnspec.spec.mla_formula import PLAIN, content, named
+from attnspec.spec.mla_formula import PLAIN, content
 from attnspec.spec.mla_sizes import c, d, r
+from attnspec.spec.reading import named
 from attnspec.spec.rope import relative
 from attnspec.spec.rotation import block, turned
 from attnspec.spec.shapes import shapes_fit

@@ -20,8 +20,9 @@ from attnspec.spec.gqa_definition import (
     VALUE_SIZE,
     variant_elements,
 )
-from attnspec.spec.mla_formula import named, two_streams
+from attnspec.spec.mla_formula import two_streams
 from attnspec.spec.mla_scores import Options
+from attnspec.spec.reading import named
 
 h, d, e, c, p, r = sp.symbols("h d e c p r", integer=True, positive=True)
 """Heads, channels of a key and of a value, of the latent, the position stream, the query latent."""

@@ -11,10 +11,11 @@ import sympy as sp
 from attnspec.spec import mla_definition
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
 from attnspec.spec.definition import unmarked
-from attnspec.spec.mla_formula import PLAIN, content, named, tokens, two_streams
+from attnspec.spec.mla_formula import PLAIN, content, tokens, two_streams
 from attnspec.spec.mla_orders import absorbed_content
 from attnspec.spec.mla_sizes import V2, by_latent, c, d, numbers, p, r
 from attnspec.spec.normal import normal
+from attnspec.spec.reading import named
 from attnspec.spec.rope import relative
 from attnspec.spec.shapes import shapes_fit
 from attnspec.spec.symbols import m, n, s

@@ -14,21 +14,20 @@ import sympy as sp
 from attnspec.spec.attention_definition import HEAD_ORDERS, Options, attention
 from attnspec.spec.attention_sums import entry_difference
 from attnspec.spec.claim import Claim, Source, Step
-from attnspec.spec.definition import Maximum, unmarked
+from attnspec.spec.definition import unmarked
 from attnspec.spec.multi_head_attention_definition import (
     MultiHead,
     entries,
     heads,
     multi_head_attention,
 )
+from attnspec.spec.reading import any_shift
 from attnspec.spec.rope import relative
 from attnspec.spec.rope_definition import DIRECTIONS, LAYOUTS, frequency
 from attnspec.spec.rope_layouts import places
 from attnspec.spec.rotation import block
 from attnspec.spec.shapes import shapes_fit
 
-shift = sp.Symbol("M", real=True)
-"""Any number in place of a row's largest score: no output depends on it."""
 beyond = sp.Symbol("u", integer=True, nonnegative=True)
 tokens, width, count, size = sp.symbols("n width heads d", integer=True, positive=True)
 value_size = sp.Symbol("e", integer=True, positive=True)
@@ -56,8 +55,7 @@ def by_projections(expression: sp.Expr) -> sp.Expr:
             raise ValueError(f"not a row times a column: {node}")
         return projections[str(weight.base.label)][batch, token, weight.indices[1]]
 
-    plain = unmarked(expression).replace(lambda node: isinstance(node, Maximum), lambda _: shift)
-    return plain.replace(_is_projection, named)
+    return any_shift(expression).replace(_is_projection, named)
 
 
 @cache
@@ -99,9 +97,7 @@ def blocks_of_heads() -> tuple[Step, ...]:
     for causal in (False, True):
         whole = attention(Options(ranges=causal))
         sizes = {str(p): p for p in whole.parameters}
-        plain = unmarked(whole.expression).replace(
-            lambda node: isinstance(node, Maximum), lambda _: shift
-        )
+        plain = any_shift(whole.expression)
         given = {sizes["t"]: tokens, sizes["s"]: tokens, sizes["scale"]: 1 / sp.sqrt(size)}
         if causal:
             given |= {sizes["offset"]: sp.S.Zero, sizes["right"]: sp.S.Zero, sizes["left"]: sp.oo}

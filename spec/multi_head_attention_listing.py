@@ -26,7 +26,6 @@ from attnspec.spec.multi_head_attention import (
     output,
     output_matrix,
     projections,
-    shift,
     size,
     tokens,
     value_size,
@@ -38,6 +37,7 @@ from attnspec.spec.multi_head_attention_definition import (
     multi_head_attention,
     projection_parameters,
 )
+from attnspec.spec.reading import shift
 from attnspec.spec.symbols import N
 
 _any_value = sp.Function("v", real=True)
