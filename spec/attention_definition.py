@@ -227,7 +227,7 @@ def visible(options: Options) -> Definition:
 def key_heads(order: str) -> Definition:
     """The key head that each query head reads."""
     return Definition(
-        "attention.key_heads", key_head(order), ((_h, _heads),), (), (_heads, _groups)
+        "attention.key_heads", key_head(order), ((_h, _heads),), (), (_heads, _groups), order
     )
 
 

@@ -61,6 +61,7 @@ def decode_attention(
         tuple((axis, size.xreplace(given)) for axis, size in whole.axes),
         (queries, *_caches.values(), _lengths),
         tuple(_slots if name == "s" else names[name] for name in names if name not in gone),
+        "with a window" if window else "without a window",
     )
 
 

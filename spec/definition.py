@@ -124,6 +124,8 @@ class Definition:
     """The inputs."""
     parameters: tuple[sp.Symbol, ...]
     """Sizes and other scalars on which it depends."""
+    variant: str = ""
+    """What sets it apart from another one with its name and inputs."""
 
 
 def unmarked(expression: Any) -> Any:

@@ -131,6 +131,11 @@ def _parameters(call: MultiHead) -> tuple[sp.Symbol, ...]:
     return found if call.layout is None else (*found, _base)
 
 
+def _variant(call: MultiHead) -> str:
+    seen = "causal" if call.causal else "every token seen"
+    return f"{seen}, {'no positions' if call.layout is None else f'RoPE {call.layout}'}"
+
+
 @cache
 def multi_head_attention(call: MultiHead) -> Definition:
     """x[b, i, w], w_q, w_k, w_v, w_o -> y[b, i, o]: the heads' outputs, packed, times w_o."""
@@ -143,6 +148,7 @@ def multi_head_attention(call: MultiHead) -> Definition:
         ((b, _batch), (i, _n), (_o, _width)),
         (*whole.arrays, _w_o),
         whole.parameters,
+        _variant(call),
     )
 
 

@@ -11,7 +11,7 @@ from functools import cache
 import sympy as sp
 
 from attnspec.spec.definition import Definition
-from attnspec.spec.t5_bucket_definition import bucket, max_distance, num_buckets
+from attnspec.spec.t5_bucket_definition import bucket, directions, max_distance, num_buckets
 
 _h, _i, _j = sp.symbols("h i j", integer=True, nonnegative=True)
 _heads, _t, _s = sp.symbols("heads t s", integer=True, positive=True)
@@ -32,6 +32,7 @@ def t5_bias(*, bidirectional: bool) -> Definition:
         ((_h, _heads), (_i, _t), (_j, _s)),
         (_table,),
         (_heads, _t, _s, num_buckets, max_distance),
+        directions(bidirectional=bidirectional),
     )
 
 

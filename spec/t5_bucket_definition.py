@@ -74,9 +74,19 @@ def bucket(displacement: sp.Expr, *, bidirectional: bool, nudge: int = 0) -> sp.
     return side.bucket(sp.Abs(displacement), nudge) + later
 
 
-def _of_array(name: str, expression: sp.Expr) -> Definition:
+def directions(*, bidirectional: bool) -> str:
+    """Which keys have buckets of their own, in words."""
+    return "both directions" if bidirectional else "earlier keys only"
+
+
+def _of_array(name: str, *, bidirectional: bool, nudge: int = 0) -> Definition:
     return Definition(
-        name, expression, ((_a, _count),), (_relative,), (_count, num_buckets, max_distance)
+        name,
+        bucket(_relative[_a], bidirectional=bidirectional, nudge=nudge),
+        ((_a, _count),),
+        (_relative,),
+        (_count, num_buckets, max_distance),
+        directions(bidirectional=bidirectional),
     )
 
 
@@ -86,7 +96,7 @@ def t5_bucket(*, bidirectional: bool) -> Definition:
     With a max_distance up to `single`, for which there is no logarithm, every distance from
     `single` on is in the last bucket, as every distance from max_distance on always is.
     """
-    return _of_array("t5_bucket", bucket(_relative[_a], bidirectional=bidirectional))
+    return _of_array("t5_bucket", bidirectional=bidirectional)
 
 
 def t5_bucket_by_logarithm(*, bidirectional: bool) -> tuple[Definition, Definition]:
@@ -100,9 +110,7 @@ def t5_bucket_by_logarithm(*, bidirectional: bool) -> tuple[Definition, Definiti
     direction and max_distance 160.
     """
     least, most = (
-        _of_array(
-            f"t5_bucket.{name}", bucket(_relative[_a], bidirectional=bidirectional, nudge=nudge)
-        )
+        _of_array(f"t5_bucket.{name}", bidirectional=bidirectional, nudge=nudge)
         for name, nudge in (("least", -1), ("most", 1))
     )
     return least, most

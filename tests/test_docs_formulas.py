@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,14 @@ def test_every_definition_can_be_written() -> None:
     for definition in definitions():
         for line in equations(definition):
             assert "<math" in mathml(line)
+
+
+def test_definitions_are_told_apart() -> None:
+    titles = Counter(
+        (d.name, tuple(str(array.label) for array in d.arrays), d.variant) for d in definitions()
+    )
+    assert [title for title, times in titles.items() if times > 1] == []
+    assert max(Counter(name for name, *_ in titles.elements()).values()) > 1
 
 
 def test_every_module_of_definitions_has_its_table() -> None:

@@ -138,6 +138,13 @@ def test_a_mistake_is_shown_with_its_report(site: Site) -> None:
         assert [t for t in given if plain(t) not in text] == []
 
 
+def test_titles_of_definitions_say_what_sets_them_apart(site: Site) -> None:
+    first, second = site.page("t5_bucket").all(".definition")
+    (heading,), (summary, *_) = (elements(first.query("h3")), elements(second.query("summary")))
+    assert written(heading) == "t5_bucket(relative_position), both directions"
+    assert written(summary) == "t5_bucket(relative_position), earlier keys only"
+
+
 def test_the_source_is_what_the_oracle_prints(site: Site) -> None:
     for name in COMPONENTS:
         due = {
