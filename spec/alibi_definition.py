@@ -13,7 +13,7 @@ from functools import cache
 
 import sympy as sp
 
-from attnspec.spec.definition import Definition, choice, either, rnd
+from attnspec.spec.definition import Definition, choice, either, one_if, rnd
 
 _h, _i, _j, _u = sp.symbols("h i j u", integer=True, nonnegative=True)
 _heads, _t, _s = sp.symbols("heads t s", integer=True, positive=True)
@@ -84,7 +84,7 @@ def judged(future: str) -> Definition:
     known = sp.true if future == "symmetric" else _j <= _i + _s - _t
     return Definition(
         f"alibi_bias.judged.{future}",
-        choice(sp.Integer(1), known, sp.Integer(0)),
+        one_if(known),
         ((_h, _heads), (_i, _t), (_j, _s)),
         (),
         (_heads, _t, _s),

@@ -15,7 +15,7 @@ from functools import cache, reduce
 
 import sympy as sp
 
-from attnspec.spec.definition import Definition, Maximum, choice, either, rnd, weights
+from attnspec.spec.definition import Definition, Maximum, choice, either, one_if, rnd, weights
 from attnspec.spec.softmax_definition import LOGARITHMS, RESCALING, blocks
 
 _b, _h, _i, _c, _j, _l = sp.symbols("b h i c j l", integer=True, nonnegative=True)
@@ -138,7 +138,7 @@ def _row(options: Options) -> _Row:
     seen = sees(options)
     some = sp.true
     if options.hides:
-        some = sp.Sum(choice(sp.Integer(1), seen, sp.Integer(0)), keys) > 0
+        some = sp.Sum(one_if(seen), keys) > 0
 
     def over(value: sp.Expr, otherwise: sp.Expr) -> sp.Expr:
         return choice(value, seen, otherwise)
@@ -216,7 +216,7 @@ def visible(options: Options) -> Definition:
     limits = (_offset, _left, _right) if options.ranges else ()
     return Definition(
         "attention.visible",
-        choice(sp.Integer(1), sees(options), sp.Integer(0)),
+        one_if(sees(options)),
         (*_ROWS, (_j, _s)),
         tuple(a for a in _arrays(options) if a in (_mask, _bias)),
         (_batch, _heads, _t, _s, *limits, *(_spread if options.bias else ())),

@@ -19,7 +19,7 @@ from attnspec.spec.attention_definition import (
 )
 from attnspec.spec.attention_sums import gathering, u, w
 from attnspec.spec.claim import Claim, Source, Step
-from attnspec.spec.definition import choice, unmarked
+from attnspec.spec.definition import choice, one_if, unmarked
 from attnspec.spec.reading import any_shift, named, shift
 
 _total = sp.Symbol("T", positive=True)
@@ -54,12 +54,12 @@ def _definition() -> tuple[Step, ...]:
     definition = attention(Options())
     output = any_shift(definition.expression)
     j, size = _keys(output)
-    named = output.xreplace({unmarked(logits(Options())): _logit[j]})
-    value = next(node for node in named.atoms(sp.Indexed) if str(node.base) == "v")
+    by_logits = output.xreplace({unmarked(logits(Options())): _logit[j]})
+    value = next(node for node in by_logits.atoms(sp.Indexed) if str(node.base) == "v")
     inner = sp.Sum(sp.exp(_logit[j] - shift), (j, 0, size - 1))
     pulled = sp.factor_terms(sp.expand(inner))
     whole = sp.Sum(sp.exp(_logit[j]), (j, 0, size - 1))
-    summand = named.function.xreplace({inner: sp.exp(-shift) * _total})
+    summand = by_logits.function.xreplace({inner: sp.exp(-shift) * _total})
     indices = {(str(node.base), *map(str, node.indices[:3:2])) for node in output.atoms(sp.Indexed)}
     return (
         Step(
@@ -98,7 +98,7 @@ def _masked_definition() -> tuple[Step, ...]:
     lse = any_shift(log_sum_exp(_ALL).expression)
     j, size = _keys(output)
     seen = sees(_ALL)
-    some = sp.Sum(choice(sp.Integer(1), seen, sp.Integer(0)), (j, 0, size - 1)) > 0
+    some = sp.Sum(one_if(seen), (j, 0, size - 1)) > 0
     logit = unmarked(logits(_ALL))
     shifted = choice(logit - shift, seen, sp.Integer(0))
     numerator = choice(sp.exp(shifted), seen, sp.Integer(0))

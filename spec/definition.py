@@ -77,6 +77,11 @@ class choice(sp.Function):  # type: ignore[misc]  # sympy is untyped  # noqa: N8
         return self.args[0].is_integer and self.args[2].is_integer
 
 
+def one_if(condition: sp.Basic) -> sp.Expr:
+    """1 where the condition holds, else 0."""
+    return choice(sp.Integer(1), condition, sp.Integer(0))
+
+
 class larger(sp.Function):  # type: ignore[misc]  # sympy is untyped  # noqa: N801
     """`larger(a, b)`: the larger of two numbers. sympy's own maximum compares what it knows to be
     real, which no marked number is."""

@@ -11,7 +11,7 @@ from functools import cache
 
 import sympy as sp
 
-from attnspec.spec.definition import Definition, choice, either, rnd
+from attnspec.spec.definition import Definition, choice, either, one_if, rnd
 
 _a, _c, _l, _b = sp.symbols("a c l b", integer=True, nonnegative=True)
 _rows, _n = sp.symbols("rows n", integer=True, positive=True)
@@ -44,8 +44,8 @@ def split(sign: sp.Expr, entry: sp.Expr) -> tuple[Pair, Pair]:
     the products of what the sign is and what the entry is."""
     above = choice(entry, entry >= 0, sp.Integer(0))
     below = choice(sp.Integer(0), entry >= 0, -entry)
-    kept = choice(sp.Integer(1), sign > 0, sp.Integer(0))
-    turned = choice(sp.Integer(1), sign < 0, sp.Integer(0))
+    kept = one_if(sign > 0)
+    turned = one_if(sign < 0)
     return (kept * above, turned * below), (turned * above, kept * below)
 
 

@@ -13,7 +13,7 @@ import sympy as sp
 from attnspec.spec import attention_definition
 from attnspec.spec.attention_definition import Options
 from attnspec.spec.claim import Claim, Condition, Counterexample, Source, Step
-from attnspec.spec.definition import choice, unmarked
+from attnspec.spec.definition import one_if, unmarked
 from attnspec.spec.longformer_attention_definition import (
     in_window,
     longformer_attention,
@@ -69,8 +69,7 @@ def _definition() -> tuple[Step, ...]:
         if str(node.base.label) in "kv"
     }
     cases = [
-        choice(sp.S.One, _case(query, key, near), sp.S.Zero)
-        for query, key, near in product((False, True), repeat=3)
+        one_if(_case(query, key, near)) for query, key, near in product((False, True), repeat=3)
     ]
     heads = masked.axes[1][0]
     return (
@@ -98,7 +97,7 @@ def _special_cases() -> tuple[Step, ...]:
     return (
         Step(
             "no token is global: a key counts where the window has it",
-            alone - choice(sp.S.One, in_window(), sp.S.Zero),
+            alone - one_if(in_window()),
         ),
         Step(
             "all are: every key counts",
@@ -152,7 +151,7 @@ def _indicators() -> Step:
     return Step(
         "1 where one of three conditions holds is b + (1 - b)(x + y - x y), with x = 1 for a "
         "global query, y for a global key and b for a key in the window",
-        sp.Matrix([choice(sp.S.One, _case(*case), sp.S.Zero) for case in cases])
+        sp.Matrix([one_if(_case(*case)) for case in cases])
         - sp.Matrix([int(b) + (1 - int(b)) * (x + y - x * y) for x, y, b in cases]),
     )
 

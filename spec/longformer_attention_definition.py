@@ -14,7 +14,7 @@ import sympy as sp
 
 from attnspec.spec import attention_definition, window_definition
 from attnspec.spec.attention_definition import Options
-from attnspec.spec.definition import Definition, choice
+from attnspec.spec.definition import Definition, one_if
 from attnspec.spec.window_definition import LEFT, RIGHT
 
 _b, _i, _j = sp.symbols("b i j", integer=True, nonnegative=True)
@@ -67,7 +67,7 @@ def visible() -> Definition:
     """1 where query i sees key j, else 0: for all heads alike."""
     return Definition(
         "longformer_attention.visible",
-        choice(sp.Integer(1), sees(), sp.Integer(0)),
+        one_if(sees()),
         ((_b, _batch), (_i, _n), (_j, _n)),
         (_is_global,),
         (_batch, _n, _window),

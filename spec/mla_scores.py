@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import sympy as sp
 
 from attnspec.spec import attention_definition
-from attnspec.spec.definition import choice, rnd
+from attnspec.spec.definition import one_if, rnd
 from attnspec.spec.substitution import substituted
 
 _i, _j = sp.symbols("i j", integer=True, nonnegative=True)
@@ -86,7 +86,7 @@ def attended(
     if options.causal:
         seen = attention_definition.sees(asked)
         (keys,) = (size for size in names if size.name == "s")
-        counted = sp.Sum(choice(sp.S.One, seen, sp.S.Zero), (_j, 0, keys - 1))
+        counted = sp.Sum(one_if(seen), (_j, 0, keys - 1))
         # every query sees the first key
         replaced |= {seen: sp.Le(_j, _i), counted > 0: sp.true}
     return substituted(given, replaced)

@@ -12,7 +12,7 @@ from functools import cache
 
 import sympy as sp
 
-from attnspec.spec.definition import Definition, Maximum, choice
+from attnspec.spec.definition import Definition, Maximum, one_if
 
 _a, _l = sp.symbols("a l", integer=True, nonnegative=True)
 _rows, _n = sp.symbols("rows n", integer=True, positive=True)
@@ -59,15 +59,11 @@ def is_judged(size: sp.Expr) -> sp.Basic:
     return sp.Or(sp.Eq(size, 0), sp.And(size >= LEVELS * SMALLEST, size < LARGEST))
 
 
-def _one_if(condition: sp.Basic) -> sp.Expr:
-    return choice(sp.Integer(1), condition, sp.Integer(0))
-
-
 SCALE = Definition("quantize_int8.scale", largest() / LEVELS, ((_a, _rows),), (_x,), (_rows, _n))
 """The exact scale of each row."""
 SCALE_ACCEPTED = Definition(
     "quantize_int8.scale_accepted",
-    _one_if(scale_is_right(_scale[_a], largest())),
+    one_if(scale_is_right(_scale[_a], largest())),
     ((_a, _rows),),
     (_x, _scale),
     (_rows, _n),
@@ -75,14 +71,14 @@ SCALE_ACCEPTED = Definition(
 """1 where a returned scale is right."""
 ENTRY_ACCEPTED = Definition(
     "quantize_int8.entry_accepted",
-    _one_if(entry_is_right(_x[_a, _l], _q[_a, _l], _scale[_a])),
+    one_if(entry_is_right(_x[_a, _l], _q[_a, _l], _scale[_a])),
     ((_a, _rows), (_l, _n)),
     (_x, _q, _scale),
     (_rows, _n),
 )
 """1 where a returned integer is right at the returned scale."""
 JUDGED = Definition(
-    "quantize_int8.judged", _one_if(is_judged(largest())), ((_a, _rows),), (_x,), (_rows, _n)
+    "quantize_int8.judged", one_if(is_judged(largest())), ((_a, _rows),), (_x,), (_rows, _n)
 )
 """1 for rows of which something is promised."""
 RESTORED = Definition(

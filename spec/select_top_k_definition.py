@@ -15,7 +15,7 @@ from functools import cache
 import sympy as sp
 
 from attnspec.spec.attention_definition import Options, sees
-from attnspec.spec.definition import Definition, choice
+from attnspec.spec.definition import Definition, one_if
 
 _b, _i, _j, _r, _p = sp.symbols("b i j r p", integer=True, nonnegative=True)
 _batch, _t, _s, _k = sp.symbols("batch t s k", integer=True, positive=True)
@@ -43,14 +43,10 @@ def allowed(selection: Selection, key: sp.Expr) -> sp.Basic:
     return sp.And(sp.Ne(_scores[_b, _i, key], -sp.oo), seen)
 
 
-def _one_if(condition: sp.Basic) -> sp.Expr:
-    return choice(sp.Integer(1), condition, sp.Integer(0))
-
-
 def _keys_that(selection: Selection, condition: sp.Basic) -> sp.Expr:
     """How many allowed keys r meet a condition."""
     met = sp.And(allowed(selection, _r), condition)
-    return sp.Sum(_one_if(met), (_r, 0, _s - 1))
+    return sp.Sum(one_if(met), (_r, 0, _s - 1))
 
 
 Keyed = tuple[sp.Expr, sp.Expr]
@@ -95,13 +91,13 @@ def _definition(
 @cache
 def may_be_selected(selection: Selection) -> Definition:
     """scores[b, i, j] -> 1 where key j may be among those of query i."""
-    return _definition("may", selection, _one_if(_may(selection)), (_j, _s))
+    return _definition("may", selection, one_if(_may(selection)), (_j, _s))
 
 
 @cache
 def must_be_selected(selection: Selection) -> Definition:
     """scores[b, i, j] -> 1 where key j must be among those of query i."""
-    return _definition("must", selection, _one_if(_must(selection)), (_j, _s))
+    return _definition("must", selection, one_if(_must(selection)), (_j, _s))
 
 
 @cache
@@ -116,14 +112,14 @@ def accepted(selection: Selection) -> Definition:
     be there is, none is that may not or twice, and -1 fills the places that are left."""
     places = (_p, 0, _k - 1)
     index = _indices[_b, _i, _p]
-    times = sp.Sum(_one_if(sp.Eq(index, _j)), places)
-    may, must = (_one_if(test(selection)) for test in (_may, _must))
-    wrong = sp.Sum(_one_if(sp.Or(times > may, times < must)), (_j, 0, _s - 1))
+    times = sp.Sum(one_if(sp.Eq(index, _j)), places)
+    may, must = (one_if(test(selection)) for test in (_may, _must))
+    wrong = sp.Sum(one_if(sp.Or(times > may, times < must)), (_j, 0, _s - 1))
     found = sp.Sum(times, (_j, 0, _s - 1))
-    empty = sp.Sum(_one_if(sp.Eq(index, EMPTY)), places)
+    empty = sp.Sum(one_if(sp.Eq(index, EMPTY)), places)
     count = _count(selection)
     right = sp.And(sp.Eq(wrong, 0), sp.Eq(found, count), sp.Eq(empty, _k - count))
-    return _definition("accepted", selection, _one_if(right), arrays=(_scores, _indices))
+    return _definition("accepted", selection, one_if(right), arrays=(_scores, _indices))
 
 
 SELECTIONS = tuple(Selection(causal, ties) for causal in (False, True) for ties in TIES)

@@ -12,7 +12,7 @@ import sympy as sp
 
 from attnspec.spec import attention_definition
 from attnspec.spec.attention_definition import HEAD_ORDERS, Options
-from attnspec.spec.definition import Definition, choice
+from attnspec.spec.definition import Definition, one_if
 
 _b, _i, _j, _p = sp.symbols("b i j p", integer=True, nonnegative=True)
 _places = sp.Symbol("places", integer=True, positive=True)
@@ -23,7 +23,7 @@ _indices = sp.IndexedBase(sp.Symbol("indices", integer=True), shape=(_batch, _t,
 
 def times_selected(key: sp.Expr = _j) -> sp.Expr:
     """How often a key is among the indices of query i."""
-    hit = choice(sp.Integer(1), sp.Eq(_indices[_b, _i, _p], key), sp.Integer(0))
+    hit = one_if(sp.Eq(_indices[_b, _i, _p], key))
     return sp.Sum(hit, (_p, 0, _places - 1))
 
 
@@ -54,7 +54,7 @@ def selected() -> Definition:
     s = next(p for p in _whole.parameters if p.name == "s")
     return Definition(
         "sparse_attention.selected",
-        choice(sp.Integer(1), sp.Ne(times_selected(), 0), sp.Integer(0)),
+        one_if(sp.Ne(times_selected(), 0)),
         ((_b, _batch), (_i, _t), (_j, s)),
         (_indices,),
         (_batch, _t, s, _places),

@@ -17,7 +17,7 @@ from functools import cache
 
 import sympy as sp
 
-from attnspec.spec.definition import Definition, choice
+from attnspec.spec.definition import Definition, choice, one_if
 
 _a, _u = sp.symbols("a u", integer=True, nonnegative=True)
 _count = sp.Symbol("count", integer=True, positive=True)
@@ -58,7 +58,7 @@ class Side:
         if nudge:
             power *= (FINENESS + nudge) ** self.wide
             threshold *= FINENESS**self.wide
-        reached = choice(sp.Integer(1), power >= threshold, sp.Integer(0))
+        reached = one_if(power >= threshold)
         above = self.single + sp.Sum(reached, (_u, 0, self.wide - 2))
         return choice(distance, distance < self.single, above)
 

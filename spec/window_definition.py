@@ -14,7 +14,7 @@ import sympy as sp
 
 from attnspec.spec import attention_definition
 from attnspec.spec.attention_definition import Options
-from attnspec.spec.definition import Definition, choice
+from attnspec.spec.definition import Definition, one_if
 
 _i, _j = sp.symbols("i j", integer=True, nonnegative=True)
 _n, _layers = sp.symbols("n layers", integer=True, positive=True)
@@ -49,7 +49,7 @@ def band_pairs(n: sp.Expr, left: sp.Expr, right: sp.Expr) -> sp.Expr:
 
 def pairs(t: sp.Expr, s: sp.Expr) -> sp.Expr:
     """The visible pairs, counted one by one."""
-    seen = choice(sp.Integer(1), attention_definition.sees(_RANGES), sp.Integer(0))
+    seen = one_if(attention_definition.sees(_RANGES))
     return sp.Sum(seen, (_j, 0, s - 1), (_i, 0, t - 1))
 
 
@@ -61,7 +61,7 @@ BAND_PAIRS = Definition("window.band_pairs", band_pairs(_n, LEFT, RIGHT), (), ()
 """For as many queries as keys, without a sum: the cost of a long sequence."""
 REACH = Definition(
     "window.reach",
-    choice(sp.Integer(1), reaches(), sp.Integer(0)),
+    one_if(reaches()),
     ((_i, _n), (_j, _n)),
     (),
     (_n, _layers, LEFT, RIGHT),
