@@ -74,8 +74,8 @@ def _value(expression: sp.Expr) -> sp.Expr:
 def _by_numerators(expression: sp.Expr) -> sp.Expr:
     """In a row that sees some key, with names for the numerators and for what meets them."""
     j = _slot()
-    named = _in_some_row(expression).xreplace({_exponential(expression): _numerator[j]})
-    return named.xreplace({_value(expression): _values[j]})
+    by_name = _in_some_row(expression).xreplace({_exponential(expression): _numerator[j]})
+    return by_name.xreplace({_value(expression): _values[j]})
 
 
 def _slot() -> sp.Symbol:
