@@ -17,6 +17,7 @@ from attnspec.spec import alibi_bias, claim
 from attnspec.spec.alibi_slopes import slopes
 from attnspec.spec.claim import is_closed
 from tests.registered import shown
+from tests.relative_positions import papers_exponents
 
 HALF = Fraction(1, 2)
 
@@ -84,26 +85,20 @@ def test_past_the_diagonal_the_line_rises() -> None:
     assert found.actual == penalty(-HALF, 0, 1)
 
 
-def papers_slopes(heads: int) -> list[tuple[int, int]]:
-    """Exponents as fractions, numerator over denominator: the paper's recursion."""
-    if heads & (heads - 1) == 0:
-        return [(8 * k, heads) for k in range(1, heads + 1)]
-    below = 1 << (heads.bit_length() - 1)
-    return papers_slopes(below) + papers_slopes(2 * below)[0::2][: heads - below]
-
-
 @pytest.mark.parametrize("heads", [1, 2, 3, 5, 8, 12, 16, 24, 33])
 def test_slopes_have_the_papers_exponents(heads: int) -> None:
     found = [-sp.log(x) / sp.log(2) for x in slopes(heads)]
-    assert [sp.simplify(x) for x in found] == [sp.Rational(*x) for x in papers_slopes(heads)]
+    assert [sp.simplify(x) for x in found] == [
+        sp.Rational(x.numerator, x.denominator) for x in papers_exponents(heads)
+    ]
 
 
 def test_the_first_slope_of_eight_heads() -> None:
     found = shown("alibi_slopes.geometric_of_power_of_two")
     assert found.stated == 1
-    assert papers_slopes(8)[0] == (8, 8)
+    assert papers_exponents(8)[0] == 1
     assert found.actual == HALF
-    exponents = {h: [Fraction(*x) for x in papers_slopes(h)] for h in range(1, 65)}
+    exponents = {h: papers_exponents(h) for h in range(1, 65)}
     assert min(min(of) for of in exponents.values()) > 0  # no slope reaches 1
     halving = [h for h, of in exponents.items() if {b - a for a, b in pairwise(of)} == {1}]
     assert halving == [8]

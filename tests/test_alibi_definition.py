@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import mpmath
@@ -25,6 +26,7 @@ from attnspec.spec.alibi_definition import (
     judged,
 )
 from attnspec.spec.definition import Definition
+from tests.relative_positions import papers_exponents
 
 Array = np.ndarray[Any, Any]
 
@@ -34,20 +36,11 @@ SHAPES = ((1, 1, 1), (3, 4, 4), (12, 1, 9), (5, 3, 7), (8, 2, 300))
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 
-def papers_exponents(heads: int) -> list[Any]:
-    """Exponents of the slopes, by the recursion of the paper's code: of a power of two the
-    multiples of 8/n; else those of the power below, and every other of the one above."""
-    if heads & (heads - 1) == 0:
-        return [mpmath.mpf(8 * (k + 1)) / heads for k in range(heads)]
-    below = 2 ** math.floor(math.log2(heads))
-    return papers_exponents(below) + papers_exponents(2 * below)[0::2][: heads - below]
-
-
 def exact_slopes(heads: int, slopes: str) -> list[Any]:
     exponents = papers_exponents(heads)
     if slopes == "geometric":
-        exponents = [mpmath.mpf(8 * (k + 1)) / heads for k in range(heads)]
-    return [mpmath.power(2, -e) for e in exponents]
+        exponents = [Fraction(8 * (k + 1), heads) for k in range(heads)]
+    return [mpmath.power(2, -mpmath.mpf(e.numerator) / e.denominator) for e in exponents]
 
 
 def sizes(heads: int, t: int, s: int) -> dict[str, int]:

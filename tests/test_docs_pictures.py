@@ -5,7 +5,6 @@ from __future__ import annotations
 import cmath
 import math
 import re
-from fractions import Fraction
 from itertools import accumulate
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from attnspec.docs.gallery import DRAWINGS
 from attnspec.docs.picture import Picture, ranges
 from attnspec.spec import CLAIMS
+from tests.relative_positions import bucket
 
 
 @pytest.fixture(scope="module")
@@ -97,22 +97,12 @@ def test_ranges() -> None:
     assert ranges([False]) == "none"
 
 
-def test_buckets_by_fractions(gallery: dict[str, Picture]) -> None:
-    def bucket(distance: int, buckets: int) -> int:
-        half = buckets // 2
-        if distance < half:
-            return distance
-        power = Fraction(distance, half) ** half
-        return min(
-            buckets - 1,
-            half + max(k for k in range(40) if power >= Fraction(128, half) ** k),
-        )
-
+def test_buckets_by_whole_numbers(gallery: dict[str, Picture]) -> None:
     assert "distance 91 where both directions count, at 113" in gallery["t5-buckets"].caption
     for place, both, earlier in gallery["t5-buckets"].rows:
         p = int(plain(place))
-        assert int(both) == bucket(abs(p), 16) + (16 if p > 0 else 0)
-        assert int(earlier) == bucket(max(0, -p), 32)
+        assert int(both) == bucket(p, 32, 128, both=True)
+        assert int(earlier) == bucket(p, 32, 128, both=False)
 
 
 def test_slopes_by_powers(gallery: dict[str, Picture]) -> None:

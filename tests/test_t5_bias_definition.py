@@ -16,34 +16,13 @@ from attnspec.oracle.plan import Plan
 from attnspec.oracle.precision import contract
 from attnspec.oracle.source import source
 from attnspec.spec.t5_bias_definition import t5_bias
+from tests.relative_positions import bucket
 
 Array = np.ndarray[Any, Any]
 
 SHAPES = ((1, 1, 1, 32, 128), (3, 5, 5, 32, 128), (2, 1, 7, 8, 20), (3, 4, 300, 32, 128),
           (1, 7, 9, 12, 6))  # fmt: skip
 """Of heads, t, s, num_buckets, max_distance."""
-
-
-def bucket(offset: int, buckets: int, longest: int, both: bool) -> int:
-    """The bucket of a key's position minus its query's, with its thresholds looked for one by
-    one in whole numbers."""
-    first = 0
-    if both:
-        buckets //= 2
-        first = buckets if offset > 0 else 0
-        offset = -abs(offset)
-    away = max(0, -offset)
-    single = buckets // 2
-    wide = buckets - single
-    if away < single:
-        return first + away
-    place = single
-    while place + 1 < buckets:
-        up = place + 1 - single
-        if away**wide * single**up < longest**up * single**wide:
-            break
-        place += 1
-    return first + place
 
 
 def parameters(shape: tuple[int, ...]) -> dict[str, int]:

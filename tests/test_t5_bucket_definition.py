@@ -20,6 +20,7 @@ from attnspec.oracle.rationals import RATIONALS
 from attnspec.oracle.source import source
 from attnspec.spec.definition import Definition
 from attnspec.spec.t5_bucket_definition import FINENESS, t5_bucket, t5_bucket_by_logarithm
+from tests.relative_positions import bucket
 
 Array = np.ndarray[Any, Any]
 
@@ -52,28 +53,6 @@ def run(
     parameters = dict(zip(("num_buckets", "max_distance"), size, strict=True))
     plan = Plan(compiled(definition), algebra, {"count": len(positions), **parameters})
     return plan({"relative_position": positions})
-
-
-def by_search(position: int, size: tuple[int, int], both: bool) -> int:
-    """The bucket of one position, where the wide buckets' thresholds are looked for one by one:
-    the next is met while (distance / single)^wide is no less than
-    (max_distance / single)^(bucket - single + 1)."""
-    buckets, longest = size
-    first = 0
-    if both:
-        buckets //= 2
-        first = buckets if position > 0 else 0
-        distance = abs(position)
-    else:
-        distance = max(0, -position)
-    single = buckets // 2
-    if distance < single or buckets < 2:
-        return first + min(distance, buckets - 1)
-    reached = Fraction(distance, single) ** (buckets - single)
-    place = single
-    while place < buckets - 1 and reached >= Fraction(longest, single) ** (place - single + 1):
-        place += 1
-    return first + place
 
 
 def by_logarithm(positions: Array, size: tuple[int, int], both: bool, dtype: Any) -> Array:
@@ -110,7 +89,7 @@ def test_buckets_are_those_found_one_by_one(size: tuple[int, int], both: bool) -
         size = (2 * size[0], size[1])
     positions = positions_for(size)
     found = run(t5_bucket(bidirectional=both), positions, size)
-    expected = [by_search(int(p), size, both) for p in positions]
+    expected = [bucket(int(p), *size, both) for p in positions]
     assert found.tolist() == expected
     assert found.min() >= 0
     assert found.max() < size[0]
@@ -207,7 +186,7 @@ def test_where_the_usual_recipe_slips(case: tuple[bool, int, int]) -> None:
     assert reached == (right > slipped)
     positions, given = np.array([-distance]), (size[0], size[1])
     assert run(t5_bucket(bidirectional=both), positions, given)[0] == right
-    assert by_search(-distance, given, both) == right
+    assert bucket(-distance, *given, both) == right
     least, most = t5_bucket_by_logarithm(bidirectional=both)
     ends = {int(run(d, positions, given)[0]) for d in (least, most)}
     assert ends == {right, slipped}

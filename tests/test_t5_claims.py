@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
-from functools import cache
 from math import isqrt
 from typing import Any
 
@@ -16,42 +15,7 @@ from attnspec.spec.claim import is_closed
 from attnspec.spec.t5_bucket import value
 from attnspec.spec.t5_bucket_definition import Side
 from tests.registered import shown, still_open
-
-
-def side_bucket(distance: int, buckets: int, longest: int) -> int:
-    """A bucket of one side: the last whose start, the least whole number at or above
-    m (D/m)^(t/K), isn't beyond the distance."""
-    m = buckets // 2
-    if distance < m:
-        return distance
-    return m + max(t for t, start in enumerate(starts(buckets, longest)) if start <= distance)
-
-
-@cache
-def starts(buckets: int, longest: int) -> tuple[int, ...]:
-    """The first distance of each bucket past the single ones."""
-    m = buckets // 2
-    wide = buckets - m
-    return tuple(first_distance(t, m, wide, longest) for t in range(wide))
-
-
-def first_distance(t: int, m: int, wide: int, longest: int) -> int:
-    """The least a with (a/m)^K >= (D/m)^t, by bisection over exact fractions."""
-    low, high = m, max(m, longest)
-    while low < high:
-        middle = (low + high) // 2
-        if Fraction(middle, m) ** wide >= Fraction(longest, m) ** t:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-def bucket(offset: int, buckets: int, longest: int, both: bool) -> int:
-    if not both:
-        return side_bucket(max(0, -offset), buckets, longest)
-    half = buckets // 2
-    return side_bucket(abs(offset), half, longest) + (half if offset > 0 else 0)
+from tests.relative_positions import bucket, side_bucket
 
 
 def test_the_last_bucket_at_the_defaults() -> None:
