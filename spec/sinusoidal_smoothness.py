@@ -11,7 +11,7 @@ from attnspec.spec.claim import Claim, Counterexample, Source, Step
 from attnspec.spec.rotation import frequency, plane_kernel
 from attnspec.spec.sinusoidal import chord, every_position
 from attnspec.spec.sinusoidal_shifts import products
-from attnspec.spec.sums import difference
+from attnspec.spec.sums import difference, distributed
 from attnspec.spec.symbols import d, i, m, t, theta
 from attnspec.spec.turns import kernel
 
@@ -84,9 +84,9 @@ def _not_monotone() -> tuple[Step, ...]:
         *products(),
         Step(
             "|PE_m - PE_n|^2 = d - 2 K(m - n): a larger product is a smaller distance",
-            difference(
-                sp.Sum(chord(theta[i], t), _pairs),
-                sp.Sum(2 - 2 * sp.cos(t * theta[i]), _pairs),
+            sp.expand(
+                distributed(sp.Sum(chord(theta[i], t), _pairs)).doit()
+                - (d - 2 * sp.Sum(sp.cos(t * theta[i]), _pairs))
             ),
         ),
         Step(
