@@ -10,7 +10,7 @@ import sympy as sp
 
 from attnspec.spec.attention_sums import exponentials, head
 from attnspec.spec.claim import Claim, Source, Step
-from attnspec.spec.hadamard_matrices import H, induction, size
+from attnspec.spec.hadamard_matrices import H, induction, size, with_gram
 from attnspec.spec.shapes import shapes_fit
 from attnspec.spec.symbols import N, c, j, key, l, q, z
 
@@ -68,7 +68,7 @@ def _hadamard() -> tuple[Step, ...]:
     entry = sp.IndexedBase("k", real=True)
     norm = sp.Sum(entry[c] ** 2, (c, 0, size - 1))
     of_signs = norm.replace(lambda node: node == entry[c] ** 2, lambda _: sp.S.One).doit()
-    total = squares.subs({H.T * H: size * sp.Identity(size)}).doit()
+    total = with_gram(squares)
     return (
         Step("the shapes of H k fit", shapes_fit(H, signs)),
         *induction(),

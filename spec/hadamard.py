@@ -21,6 +21,7 @@ from attnspec.spec.hadamard_matrices import (
     printed_four,
     printed_two,
     size,
+    with_gram,
 )
 from attnspec.spec.shapes import shapes_fit
 from attnspec.spec.symbols import i, j
@@ -69,7 +70,7 @@ def _orthonormal() -> tuple[Step, ...]:
         *induction(),
         Step(
             "with the factor 1/sqrt(n): H^T H / n = I",
-            (H.T * H / size).subs(H.T * H, size * sp.Identity(size)).doit() - sp.Identity(size),
+            with_gram(H.T * H / size) - sp.Identity(size),
         ),
     )
 
@@ -109,7 +110,7 @@ def _determinants() -> tuple[Step, ...]:
         ),
         Step(
             "which is 1, as det(H / sqrt(n))^2 = det(H^T H / n) = det I",
-            sp.det((H.T * H / size).subs(H.T * H, size * sp.Identity(size)).doit()).doit() - 1,
+            sp.det(with_gram(H.T * H / size)).doit() - 1,
         ),
         Step("n even, that is 4 | 2n: (-1)^n = 1, a rotation", (-1) ** (2 * half) - 1),
         Step("n = 1: a reflection", matrix(1, "orthonormal").det() + 1),

@@ -9,7 +9,7 @@ import sympy as sp
 
 from attnspec.spec.claim import Claim, Counterexample, Source, Step
 from attnspec.spec.hadamard_definition import sign
-from attnspec.spec.hadamard_matrices import H, induction, matrix, size
+from attnspec.spec.hadamard_matrices import H, induction, matrix, size, with_gram
 from attnspec.spec.shapes import shapes_fit
 from attnspec.spec.symbols import i, j
 
@@ -19,7 +19,7 @@ _x = sp.MatrixSymbol("x", size, 1)
 
 def product_kept(first: sp.MatrixSymbol, second: sp.MatrixSymbol) -> tuple[Step, ...]:
     """(H a)^T (H b) is a^T H^T H b, so a^T b with the factor 1/sqrt(n) on either side."""
-    turned = ((H * first / sp.sqrt(size)).T * (H * second / sp.sqrt(size))).doit()
+    turned = (H * first / sp.sqrt(size)).T * (H * second / sp.sqrt(size))
     return (
         *induction(),
         Step(f"the shapes of {first}^T H^T H {second} fit", shapes_fit(first.T, H.T, H, second)),
@@ -29,7 +29,7 @@ def product_kept(first: sp.MatrixSymbol, second: sp.MatrixSymbol) -> tuple[Step,
         ),
         Step(
             f"which, scaled, is {first}^T {second}",
-            (turned.subs(H.T * H, size * sp.Identity(size)).doit() - first.T * second).doit(),
+            (with_gram(turned) - first.T * second).doit(),
         ),
     )
 
@@ -63,7 +63,7 @@ def _gathered() -> tuple[Step, ...]:
         ),
         Step(
             "so H / sqrt(n) is its own inverse: H (H x) / n = x",
-            ((H.T * (H * _x)) / size).doit().subs(H.T * H, size * sp.Identity(size)).doit() - _x,
+            with_gram((H.T * (H * _x)) / size) - _x,
         ),
         Step(
             "what a spike is spread to is gathered again: H_4 (4, 4, 4, 4) = (8, 0, 0, 0)",

@@ -42,6 +42,11 @@ def doubled() -> sp.BlockMatrix:
     return sp.BlockMatrix([[H, H], [H, -H]])
 
 
+def with_gram(product: sp.MatrixExpr) -> sp.MatrixExpr:
+    """A product with n I for H^T H, which is shown by `induction`."""
+    return product.doit().subs(H.T * H, size * sp.Identity(size)).doit()
+
+
 def induction() -> tuple[Step, ...]:
     """H^T H = n I for every n = 2^k, from one size to twice that size."""
     whole = sp.block_collapse(doubled().T * doubled())
