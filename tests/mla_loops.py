@@ -9,6 +9,7 @@ import numpy as np
 
 from attnspec.spec.definition import Definition
 from attnspec.spec.mla_scores import Options
+from tests.turning import turned
 
 Array = np.ndarray[Any, Any]
 WEIGHTS = ("w_dq", "w_uq", "w_qr", "w_dkv", "w_uk", "w_uv", "w_kr", "w_o")
@@ -35,21 +36,6 @@ def drawn(seed: int) -> tuple[Sizes, dict[str, Array]]:
     sizes.update(batch=int(g.integers(1, 3)), heads=int(g.integers(1, 4)))
     sizes.update(rotary=2 * int(g.integers(1, 4)), base=float(g.choice([5.0, 10000.0])))
     return sizes, {name: g.standard_normal(shape) for name, shape in shapes(sizes).items()}
-
-
-def turned(x: Any, position: int, base: Any, options: Options, math: Any = np) -> list[Any]:
-    """The channels of one vector, turned."""
-    p = len(x)
-    out = list(x)
-    for pair in range(p // 2):
-        first, second = (
-            (2 * pair, 2 * pair + 1) if options.layout == "interleaved" else (pair, pair + p // 2)
-        )
-        angle = position * base ** (-(base * 0 + 2 * pair) / p)
-        angle = angle if options.direction == "forward" else -angle
-        out[first] = x[first] * math.cos(angle) - x[second] * math.sin(angle)
-        out[second] = x[first] * math.sin(angle) + x[second] * math.cos(angle)
-    return out
 
 
 def rotary_keys(arrays: dict[str, Array], sizes: Sizes, options: Options, math: Any = np) -> Any:

@@ -10,20 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from tests.turning import turned
+
 Array = np.ndarray[Any, Any]
-
-
-def turned(vector: Array, place: int, layout: str, direction: str, base: float) -> Array:
-    """One vector turned, pair by pair."""
-    d = len(vector)
-    out = vector.copy()
-    for pair in range(d // 2):
-        one, two = (2 * pair, 2 * pair + 1) if layout == "interleaved" else (pair, pair + d // 2)
-        angle = place * base ** (-2.0 * pair / d) * (1.0 if direction == "forward" else -1.0)
-        cos, sin = np.cos(angle), np.sin(angle)
-        out[one] = vector[one] * cos - vector[two] * sin
-        out[two] = vector[one] * sin + vector[two] * cos
-    return out
 
 
 def by_loops(arrays: Mapping[str, Array], call: Any, sizes: Mapping[str, Any]) -> Array:
@@ -37,10 +26,9 @@ def by_loops(arrays: Mapping[str, Array], call: Any, sizes: Mapping[str, Any]) -
             query = x[entry, place] @ arrays["w_q"][:, head * d : (head + 1) * d]
             keys = x[entry] @ arrays["w_k"][:, key_head * d : (key_head + 1) * d]
             values = x[entry] @ arrays["w_v"][:, key_head * e : (key_head + 1) * e]
-            if call.layout is not None:
-                way = call.layout, call.direction, sizes["base"]
-                query = turned(query, place, *way)
-                keys = np.array([turned(key, at, *way) for at, key in enumerate(keys)])
+            base = sizes["base"]
+            query = np.array(turned(query, place, base, call))
+            keys = np.array([turned(key, at, base, call) for at, key in enumerate(keys)])
             last = place + 1 if call.causal else len(keys)
             scores = np.array([query @ keys[j] for j in range(last)]) / d**0.5
             weights = np.exp(scores - scores.real.max())

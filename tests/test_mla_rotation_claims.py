@@ -12,9 +12,9 @@ from mpmath import iv
 
 from attnspec.spec.mla_definition import CALLS
 from attnspec.spec.mla_scores import Options
-from tests.mla_loops import turned
 from tests.mla_numbers import V2, fractions, rank
 from tests.registered import numbers, shown
+from tests.turning import turned
 
 Array = np.ndarray[Any, Any]
 

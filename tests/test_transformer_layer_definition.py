@@ -18,6 +18,7 @@ from attnspec.oracle.precision import EVALUATION, contract, snapped
 from attnspec.spec.rope_definition import DIRECTIONS
 from attnspec.spec.transformer_layer_definition import CALLS, LayerOptions, transformer_layer
 from tests.emulation import STYLES, Emulated
+from tests.turning import turned
 
 Array = np.ndarray[Any, Any]
 EXACT = contract("float64", {"angles": "float64"})
@@ -58,21 +59,6 @@ def rms(row: Array, gain: Array, eps: float, options: LayerOptions) -> Array:
     return row / below * (gain + 1.0 if options.gain == "one-plus" else gain)
 
 
-def turned(vector: Array, position: int, base: float, options: LayerOptions) -> Array:
-    if options.layout is None:
-        return vector
-    d, out = len(vector), vector.copy()
-    for pair in range(d // 2):
-        one, two = (2 * pair, 2 * pair + 1)
-        if options.layout == "half":
-            one, two = pair, pair + d // 2
-        angle = position * base ** (-2 * pair / d)
-        angle = angle if options.direction == "forward" else -angle
-        out[one] = vector[one] * math.cos(angle) - vector[two] * math.sin(angle)
-        out[two] = vector[two] * math.cos(angle) + vector[one] * math.sin(angle)
-    return out
-
-
 def by_loops(p: dict[str, Any], a: dict[str, Array], options: LayerOptions) -> Array:
     """One token, one head at a time."""
     heads, groups, d, e = (p[k] for k in ("heads", "groups", "d", "e"))
@@ -83,7 +69,7 @@ def by_loops(p: dict[str, Any], a: dict[str, Array], options: LayerOptions) -> A
             given = []
             for h in range(heads):
                 g = h // (heads // groups) if options.head_order == "grouped" else h % groups
-                q = turned((n[i] @ a["w_q"])[h * d : h * d + d], i, p["base"], options)
+                q = np.array(turned((n[i] @ a["w_q"])[h * d : h * d + d], i, p["base"], options))
                 keys = [
                     turned((n[j] @ a["w_k"])[g * d : g * d + d], j, p["base"], options)
                     for j in range(i + 1)
@@ -141,7 +127,8 @@ def test_no_emulated_rounding_leaves_the_allowance(dtype: str) -> None:
             actual = composed(composition, Emulated(rules, g, style), sizes, arrays)
             assert (np.abs(actual - v)[known] <= (e * (1 + EVALUATION))[known]).all()
         judged.append(bool((e <= 0.25 * math.sqrt(np.mean(v * v))).all()))
-    assert dtype != "float32" or all(judged)
+    # in bfloat16 the worst case of all steps behind each other is larger than the output of some
+    assert all(judged) == (dtype == "float32")
 
 
 def gradient_of_a_weight(options: LayerOptions) -> list[int]:
