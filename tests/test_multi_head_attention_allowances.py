@@ -145,7 +145,8 @@ def test_model_code_stays_in_the_allowance(dtype: str, *, fused: bool) -> None:
         right = expected(definition, given, arrays, contract(dtype))
         off = np.abs(actual - right.value - (0.0 if right.residual is None else right.residual))
         assert (off <= right.allowance * (1 + EVALUATION)).all(), call
-        # an entry of another head is seen: the allowance is far below the output
+        # an entry of another head is seen: the allowance is far below the output; in half precision
+        # the worst case of eight steps behind each other is larger than the output of some calls
         assert dtype in ("bfloat16", "float16") or (
             np.median(right.allowance) < 2.0**-10 * np.sqrt((right.value**2).mean())
         )
