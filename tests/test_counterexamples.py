@@ -282,6 +282,16 @@ def test_a_counterexample_has_the_numbers_that_loops_find(number: str) -> None:
     assert not meet(found.stated, found.actual)
 
 
+def test_every_false_statement_on_rope_softmax_and_attention_is_worked_out_here() -> None:
+    false = {
+        entry.number
+        for entry in CLAIMS
+        if entry.verdict in ("corrected", "refuted")
+        and entry.id.partition(".")[0] in ("rope", "softmax", "attention")
+    }
+    assert false == set(FOUND)
+
+
 # -- the rule itself -----------------------------------------------------------------------------
 
 
