@@ -17,6 +17,7 @@ from attnspec.oracle.law import Inputs
 from attnspec.oracle.literal import Upstream, literal
 from attnspec.oracle.precision import NUMPY_TYPES, snapped
 from tests.stubs import attention, attention_call
+from tests.test_arrays import STRIDES
 
 Array = np.ndarray[Any, Any]
 
@@ -82,17 +83,7 @@ def test_the_text_lays_memory_out(layout: str, arrays: str) -> None:
     text = literal(of_layout(layout), "f", arrays)
     x = run(text, "f").arguments[0]
     stride = x.stride() if arrays == "torch" else tuple(s // x.itemsize for s in x.strides)
-    expected = {
-        "contiguous": (12, 4, 1),
-        "transposed": (12, 1, 3),
-        "row-step": (24, 8, 1),
-        "column-step": (24, 8, 2),
-        "expanded": (0, 4, 1),
-        "offset": (12, 4, 1),
-        "heads-inside": (4, 8, 1),
-        "heads-repeated": (12, 4, 1),
-    }
-    assert stride == expected[layout]
+    assert stride == STRIDES[layout]
     if arrays == "torch":
         assert (x.storage_offset() > 0) == (layout == "offset")
     plain = ("contiguous", "heads-repeated")
