@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from attnspec.oracle import attention_biases as biases
 from attnspec.oracle import attention_masks as masks
@@ -20,6 +19,14 @@ from attnspec.oracle.attention_contents import (
     SPECIAL,
     STEADY,
 )
+from attnspec.oracle.attention_forms import (
+    Forms,
+    empty_forms,
+    empty_row_forms,
+    gradient_forms,
+    hidden_forms,
+    needing,
+)
 from attnspec.oracle.attention_inputs import Extra, attention_inputs
 from attnspec.oracle.attention_masks import LEAVING_ONE, MASKS, NOTHING_HIDDEN
 from attnspec.oracle.attention_options import (
@@ -29,33 +36,25 @@ from attnspec.oracle.attention_options import (
     CAUSAL_WINDOWS,
     CHOICES,
     MIXED,
-    NARROWEST,
     SCALES,
     Choice,
-    any_form,
     attention_forms,
-    every_row,
-    hides_something,
-    no_key_for_some_row,
 )
 from attnspec.oracle.attention_shapes import (
-    AXES,
-    EMPTY_SHAPES,
-    GRADIENT_SHAPES,
     LONG_ROW_SHAPES,
     LONG_SHAPES,
     SHAPES,
-    attention_shapes,
+    TILE_SHAPES,
     shared,
 )
-from attnspec.oracle.family import PLAIN, Draw, Dress, Family, Form, Scope
+from attnspec.oracle.family import PLAIN, Draw, Dress, Family, Scope
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.shapes import several
 from attnspec.oracle.values import Pattern
 
-Forms = Callable[[Scope], tuple[Form, ...]]
-
 STEADILY = partial(attention_inputs, sizes=STEADY, lift=1.0)
+BLUNTLY = partial(attention_inputs, sizes=BLUNT, lift=1.0)
+AXIS_NAMES = {"b": "batch entries", "h": "heads"}
 ANY_FORM: Forms = partial(attention_forms, table=SHAPES)
 
 NONE: tuple[Extra, ...] = (Extra(),)
@@ -78,89 +77,7 @@ LSE_CHOICES = tuple(replace(choice, return_lse=True) for choice in (*[Choice()] 
 CAUSAL_CHOICES = (*CAUSAL * 6, *(c for c in MIXED if c.causal and not c.window))
 WINDOW_CHOICES = (*CAUSAL_WINDOWS, *BOTH_WAYS, *(c for c in MIXED if c.window))
 CAP_CHOICES = (*CAPS * 2, *(c for c in MIXED if c.softcap))
-# a window of 0 leaves single keys, of which the weight is 1 and does not move
-GRADIENT_CHOICES = (
-    *(c for c in CHOICES if c.window is not NARROWEST),
-    Choice(window=NARROWEST),
-    Choice(return_lse=True),
-    Choice(return_lse=True, causal=True),
-)
 GROUP_CHOICES = (*CAUSAL * 2, Choice(scale=0.5), Choice(softcap=2.0), *CAUSAL_WINDOWS[:1])
-
-
-def _needing(*options: str, forms: Forms) -> Forms:
-    """The same forms, where the function takes the options."""
-
-    def found(scope: Scope) -> tuple[Form, ...]:
-        if lacking := [option for option in options if option not in scope.accepts]:
-            raise ValueError(f"the function does not take {', '.join(lacking)}")
-        return forms(scope)
-
-    return found
-
-
-def _gradient_forms(scope: Scope) -> tuple[Form, ...]:
-    """In bfloat16 with short sums: what differences of stored numbers add up to is not judged."""
-    table = GRADIENT_SHAPES
-    if scope.dtype == "bfloat16":
-        table = tuple(s for s in table if max(s[3] * s[1] // s[2], s[4], 2 * s[6]) < 11)
-    return attention_forms(scope, table=table, choices=GRADIENT_CHOICES)
-
-
-def _hidden_forms(scope: Scope) -> tuple[Form, ...]:
-    """A mask or a bias hides keys where the options don't, if the function takes one."""
-    added = scope.accepts & {"mask", "bias"}
-    return attention_forms(
-        scope,
-        table=SHAPES,
-        plain=0.5 if added else 0.0,
-        needs={"s": several},
-        wish=every_row if added else hides_something,
-        wishes="a key that some row does not see",
-    )
-
-
-def _empty_row_forms(scope: Scope) -> tuple[Form, ...]:
-    """Forms that leave rows without keys by themselves, a third of all; only those where the
-    function takes neither a mask nor a bias."""
-    rule = scope.conventions.get("attention.empty_row", "zero")
-    if rule == "unspecified":
-        raise ValueError("attention.empty_row is 'unspecified': nothing is promised for such rows")
-    alone = partial(
-        attention_forms,
-        scope,
-        table=SHAPES,
-        plain=0.0,
-        wish=no_key_for_some_row,
-        wishes="a row that sees no key",
-    )
-    if not scope.accepts & {"mask", "bias"}:
-        return alone()
-    every = attention_forms(scope, table=SHAPES, wish=any_form)
-    empty = [form for form in every if no_key_for_some_row(scope, form)]
-    return (*every, *empty * (len(every) // (2 * len(empty)) if empty else 0))
-
-
-def _empty_forms(scope: Scope) -> tuple[Form, ...]:
-    """No batch entry, no query or no query head, unless a limit forbids it."""
-    forms = []
-    for shape in EMPTY_SHAPES:
-        hole = shape.index(0)
-        axis = AXES[hole]
-        if axis not in scope.limits or _allows_zero(scope.limits[axis]):
-            limits = {other: limit for other, limit in scope.limits.items() if other != axis}
-            filled = (*shape[:hole], shape[2] if axis == "h" else 1, *shape[hole + 1 :])
-            fit = attention_shapes((filled,), replace(scope, limits=limits))[0]
-            whole = (*fit[:hole], 0, *fit[hole + 1 :])
-            forms += [Form(whole, {})]
-            forms += [Form(whole, {"causal": True}) for _ in [0] if "causal" in scope.accepts]
-    if not forms:
-        raise ValueError(f"the limits {dict(scope.limits)!r} allow no empty axis")
-    return tuple(forms)
-
-
-def _allows_zero(limit: Any) -> bool:
-    return 0 in limit if isinstance(limit, (set, frozenset)) else limit[0] <= 0
 
 
 def _family(
@@ -185,6 +102,22 @@ def _family(
     )
 
 
+def _of_several(name: str, axis: str) -> Family:
+    """For two runs, with several along an axis of b h t s; half with masks and biases that each
+    there has for itself."""
+    every = (*MASKED, *BIASED, *BIASED_AND_HIDDEN, *BOTH)
+    own = tuple(e for e in every if all(axis in part.axes for part in e if part is not None))
+    return _family(
+        name,
+        f"as two runs, with several {AXIS_NAMES[axis]} and masks and biases of their own",
+        forms=partial(attention_forms, table=SHAPES, needs={axis: several}),
+        extras=(*own, *NONE * len(own)),
+        build=BLUNTLY,
+        patterns=CALM,
+        dresses=PLAIN,
+    )
+
+
 ATTENTION: tuple[Family, ...] = (
     _family(
         "",
@@ -196,10 +129,12 @@ ATTENTION: tuple[Family, ...] = (
         "_two_runs",
         "as attention, with numbers that leave room for the allowances of two runs",
         extras=ANY,
-        build=partial(attention_inputs, sizes=BLUNT, lift=1.0),
+        build=BLUNTLY,
         patterns=CALM,
         dresses=PLAIN,
     ),
+    _of_several("_entries", "b"),
+    _of_several("_heads", "h"),
     _family(
         "_plain",
         "no mask, bias, causality, window or soft cap",
@@ -208,14 +143,14 @@ ATTENTION: tuple[Family, ...] = (
     _family(
         "_hidden",
         "some row does not see some key, and every row sees one",
-        forms=_hidden_forms,
+        forms=hidden_forms,
         extras=(*MASKED, *BIASED_AND_HIDDEN, *BOTH, *NONE * 25),
         build=partial(attention_inputs, hidden=True),
     ),
     _family(
         "_mask",
         "a mask, no bias; something is hidden, and every row sees a key",
-        forms=_needing(
+        forms=needing(
             "mask", forms=partial(attention_forms, table=SHAPES, plain=1.5, needs={"s": several})
         ),
         extras=MASKED,
@@ -224,7 +159,7 @@ ATTENTION: tuple[Family, ...] = (
     _family(
         "_bias",
         "a finite bias, no mask",
-        forms=_needing("bias", forms=partial(attention_forms, table=SHAPES, plain=1.5)),
+        forms=needing("bias", forms=partial(attention_forms, table=SHAPES, plain=1.5)),
         extras=BIASED,
     ),
     _family(
@@ -240,7 +175,7 @@ ATTENTION: tuple[Family, ...] = (
     _family(
         "_empty_rows",
         "some row sees no key",
-        forms=_empty_row_forms,
+        forms=empty_row_forms,
         extras=EMPTYING,
         build=partial(attention_inputs, empty_rows=True),
     ),
@@ -268,8 +203,16 @@ ATTENTION: tuple[Family, ...] = (
     _family(
         "_gradients",
         "as attention, smaller, with numbers whose gradients can be judged",
-        forms=_gradient_forms,
+        forms=gradient_forms,
         extras=tuple(extra for extra in ANY if extra.mask not in LEAVING_ONE),
+        build=partial(attention_inputs, sizes=FAINT, lift=0.0),
+        patterns=GRADIENTS,
+        dresses=NORMAL,
+    ),
+    _family(
+        "_gradients_tiles",
+        "as gradients, more queries and more keys than a tile holds, nearly all causal",
+        forms=partial(attention_forms, table=TILE_SHAPES, choices=CAUSAL, plain=0.25),
         build=partial(attention_inputs, sizes=FAINT, lift=0.0),
         patterns=GRADIENTS,
         dresses=NORMAL,
@@ -291,7 +234,7 @@ ATTENTION: tuple[Family, ...] = (
     _family(
         "_empty",
         "no batch entry, no query or no query head",
-        forms=_empty_forms,
+        forms=empty_forms,
         patterns=CONTENTS[:1],
         dresses=PLAIN,
     ),

@@ -142,7 +142,6 @@ LAWS: tuple[Law, ...] = (
                 "attention.gradient_of_keys_by_view",
                 "attention.gradient_top_left",
                 "attention.gradient_without_row_term_with_lse",
-                "attention.gradient_of_keys_without_diagonal",
                 "attention.gradient_without_bias",
                 "attention.gradient_with_default_scale",
                 "attention.gradient_without_softcap",
@@ -272,6 +271,15 @@ LAWS: tuple[Law, ...] = (
             "attention.gradient_without_causal",
             "attention.gradient_without_window",
         ),
+    ),
+    _law(
+        "gradients_of_tiles",
+        "gradients are right where queries and keys are more than a tile holds",
+        "a tile of the backward pass starts or ends at the wrong query or key",
+        "gradient",
+        match_oracle(gradients),
+        inputs="attention_gradients_tiles",
+        rejects=("attention.gradient_of_keys_without_diagonal",),
     ),
     _law(
         "long_sums",

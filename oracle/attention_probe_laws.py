@@ -36,7 +36,7 @@ ORDER: tuple[Law, ...] = (
         "the result of a head depends on its place: a stride, or a mask or bias of another head",
         "equivariance",
         heads.permutation_of_heads,
-        inputs="_two_runs",
+        inputs="_heads",
         rejects=(
             "attention.bias_of_first_head",
             "attention.heads_inside_channels",
@@ -50,7 +50,7 @@ ORDER: tuple[Law, ...] = (
         "the result of an entry depends on its place: a stride, or another entry's mask or bias",
         "equivariance",
         heads.permutation_of_batch,
-        inputs="_two_runs",
+        inputs="_entries",
         rejects=(
             "attention.bias_of_first_entry",
             "attention.keys_of_first_entry",

@@ -204,7 +204,7 @@ FAULTS = (
         reason="starts the queries of a causal tile of keys one too late from the second tile on, "
         "so that keys there get nothing from their own position",
         remedy="Start at the first query that sees the tile's first key.",
-        law="attention.gradients_match_oracle",
+        law="attention.gradients_of_tiles",
         functions=by_backward(of_keys=_keys_without_diagonal),
     ),
     Fault(
