@@ -16,7 +16,7 @@ import numpy as np
 from attnspec import memory
 from attnspec.memory import Plan
 from attnspec.oracle.law import Breach
-from attnspec.oracle.precision import NUMPY_TYPES
+from attnspec.oracle.precision import numpy_type
 
 Array = np.ndarray[Any, Any]
 
@@ -48,15 +48,17 @@ class Crossing:
     kind `type`, `shape`, `dtype` or `device` with what was given and what is expected."""
     settle: Callable[[str], None]
     """Waits until the device is done."""
+    dtype: Callable[[str], Any]
+    """A dtype as a call of the target names it: torch's, NumPy's, or its bare name."""
 
 
 def crossing(arrays: str) -> Crossing:
     """The crossing for `Target.arrays`, one of `KINDS`."""
     if arrays == "torch":
-        return Crossing(_hand_torch, _take_torch, _settle_torch)
+        return Crossing(_hand_torch, _take_torch, _settle_torch, _torch_type)
     if arrays == "numpy":
-        return Crossing(_hand_numpy, _take_numpy, _settle_nothing)
-    return Crossing(_hand_dlpack, _take_dlpack, _settle_torch)
+        return Crossing(_hand_numpy, _take_numpy, _settle_nothing, numpy_type)
+    return Crossing(_hand_dlpack, _take_dlpack, _settle_torch, str)
 
 
 def has_torch() -> bool:
@@ -144,7 +146,7 @@ def _take_numpy(result: Any, due: Due) -> Array:
         raise _alien(result, "a numpy array", due)
     if result.shape != due.shape:
         raise _wrong("shape", f"shape {result.shape}", f"shape {due.shape}", due)
-    if all(result.dtype != NUMPY_TYPES[dtype] for dtype in due.dtypes):
+    if all(result.dtype != numpy_type(dtype) for dtype in due.dtypes):
         wanted = " or ".join(due.dtypes)
         raise _wrong("dtype", f"dtype {result.dtype}", f"dtype {wanted}", due)
     return np.array(result, np.float64)

@@ -7,6 +7,6 @@ from attnspec.impls.faults.fault import Fault
 
 def all_faults() -> dict[str, Fault]:
     """Id to fault, in the catalogue's order."""
-    from attnspec.impls.faults import FAULTS
+    from attnspec.impls.faults.table import FAULTS
 
     return {fault.id: fault for fault in FAULTS}

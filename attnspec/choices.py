@@ -9,6 +9,7 @@ from attnspec.declaration import DEVICE
 from attnspec.driving import EXAMPLES
 from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.law import Law
+from attnspec.oracle.precision import INDEX_TYPES
 from attnspec.runner import all_laws
 from attnspec.target import DTYPES
 from attnspec.usage import UsageError, listed, nearest, unknown
@@ -49,8 +50,8 @@ def known_components(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def known_dtypes(names: Sequence[str]) -> tuple[str, ...]:
-    """These names, if they are storage dtypes."""
-    return _known("dtype", names, DTYPES)
+    """These names, if they are storage dtypes, or those of indices."""
+    return _known("dtype", names, (*DTYPES, *INDEX_TYPES))
 
 
 def known_devices(names: Sequence[str]) -> tuple[str, ...]:

@@ -7,16 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from attnspec.arrays import KINDS
-from attnspec.memory import INDEX_TYPES
 from attnspec.oracle.components import CONTRACT
 from attnspec.oracle.conventions import CONVENTIONS, GUARANTEES, followed
-from attnspec.oracle.precision import Contract, PrecisionError, contract
+from attnspec.oracle.precision import INDEX_TYPES, WHOLE_AS, Contract, PrecisionError, contract
 from attnspec.target import DTYPES, Target
 from attnspec.usage import UsageError, suggestion, unknown
 
 DEVICE = re.compile(r"cpu|cuda(:\d+)?")
-AXES = ("b", "h", "g", "t", "s", "d", "e", "m", "c", "r", "p", "n", "S")
-"""Axis letters that limits may name."""
+AXES = ("b", "h", "g", "t", "s", "d", "e", "m", "c", "r", "p", "n", "S", "L", "dim", "num_buckets")
+"""Axes that limits may name, by the contract's letters and words."""
 
 
 def checked(target: Target) -> tuple[dict[str, str], dict[str, Contract]]:
@@ -59,10 +58,11 @@ def _conventions(declared: object) -> dict[str, str]:
 
 def _contracts(declared: Any) -> dict[str, Contract]:
     try:
-        return {dtype: contract(dtype, declared) for dtype in DTYPES}
+        found = {dtype: contract(dtype, declared) for dtype in DTYPES}
     except PrecisionError as error:
         near = suggestion(error.given, error.allowed)
         raise UsageError(str(error).replace("; allowed:", f";{near} allowed:", 1)) from error
+    return {**found, **dict.fromkeys(INDEX_TYPES, found[WHOLE_AS])}
 
 
 def _devices(devices: object) -> None:

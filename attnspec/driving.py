@@ -30,6 +30,8 @@ from attnspec.usage import UsageError
 EXAMPLES = {"smoke": 20, "full": 150, "deep": 1000}
 """Drawn calls for each law, by tier."""
 DEEP = "deep"
+UNTOLD = "float32"
+"""The dtype of a result of which neither an argument nor an option tells it."""
 ABOUT_MEMORY = (".inputs_unchanged", ".gradient_leaves_output")
 """Laws that look at the memory of what was handed over."""
 
@@ -66,7 +68,7 @@ def outcome_of(law: Law, loaded: Loaded, dtype: str, device: str, effort: Effort
         raise LawError(f"{law.id}: there is no family of inputs {law.inputs!r}")
     blank = Outcome(law.id, law.component, dtype, device, "not-tested")
     subject = Subject(loaded, law.component, dtype, device)
-    if unnamed := _unnamed(loaded, dtype, device):
+    if unnamed := _unnamed(loaded, law.component, dtype, device):
         return replace(blank, reason=f"the target does not name {unnamed} among its own")
     if loaded.declaration.arrays == "dlpack" and dtype == "bfloat16" and not has_torch():
         return replace(blank, reason="bfloat16 through DLPack needs torch on the suite's side")
@@ -91,13 +93,25 @@ def out_of_reach(law: Law, subject: Subject) -> str:
             return f"the target does not declare {name}={value}"
     if law.gradients and not subject.differentiable:
         return without_gradients(law.component)
+    return _unnameable(subject)
+
+
+def _unnameable(subject: Subject) -> str:
+    """What no call can ask a function for, of those that no argument tells the dtype, or the
+    device, of their result; empty where there is nothing."""
+    row = subject.row
+    if row.typed and subject.dtype != UNTOLD and not subject.accepts("dtype"):
+        return f"{row.name} does not accept dtype: its result is always {UNTOLD}"
+    elsewhere = row.typed and not row.arguments and subject.device != "cpu"
+    if elsewhere and not subject.accepts("device"):
+        return f"{row.name} does not accept device: its result is always on the CPU"
     return ""
 
 
-def _unnamed(loaded: Loaded, dtype: str, device: str) -> str:
+def _unnamed(loaded: Loaded, component: str, dtype: str, device: str) -> str:
     """The dtype or the device, if the target names its own and this is none of them."""
     devices = loaded.declaration.devices
-    if dtype not in loaded.dtypes:
+    if dtype not in loaded.dtypes_of(component):
         return dtype
     return "" if devices is None or device in devices else device
 

@@ -68,7 +68,8 @@ def advised(declaration: Target, component: str, functions: Functions) -> Iterat
     try:
         yield
     except Missing as missing:
-        tensors, torch = list(COMPONENTS[component].arguments), declaration.arrays == "torch"
+        row, torch = COMPONENTS[component], declaration.arrays == "torch"
+        tensors = [*row.arguments, *row.numbers]
         missing.remedy = remedy(component, tensors, functions, torch=torch)
         raise
 

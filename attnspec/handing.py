@@ -11,7 +11,7 @@ import numpy as np
 from attnspec import memory
 from attnspec.arrays import Crossing
 from attnspec.oracle.law import Record
-from attnspec.oracle.precision import NUMPY_TYPES
+from attnspec.oracle.precision import numpy_type
 
 Array = np.ndarray[Any, Any]
 
@@ -42,8 +42,7 @@ def handed(
     name: str, values: Array, dtype: str, layout: str, *, crossing: Crossing, device: str
 ) -> Handed:
     """Place values in a fresh guarded buffer and hand them over."""
-    item = NUMPY_TYPES[dtype] if dtype in NUMPY_TYPES else np.dtype(dtype)
-    where = memory.planned(values, layout, item.itemsize)
+    where = memory.planned(values, layout, numpy_type(dtype).itemsize)
     flat = memory.buffer(values, dtype, where)
     given, now = crossing.hand(flat, where, dtype, device)
     return Handed(name, values, dtype, where, given, now)

@@ -49,6 +49,10 @@ class Loaded:
         named = self.declaration.dtypes
         return tuple(d for d in DTYPES if named is None or d in named)
 
+    def dtypes_of(self, component: str) -> tuple[str, ...]:
+        """Those of one component; that of indices where nothing is a floating array."""
+        return (self.declaration.index_dtype,) if COMPONENTS[component].whole else self.dtypes
+
 
 def backward_name(component: str) -> str:
     """The name of a component's backward pass, where a target has one of its own."""

@@ -31,7 +31,6 @@ ALIGNMENT = 64
 treats an element the same whichever buffer it is in (`exact laws` need that)."""
 GUARD = 4 * ALIGNMENT
 """Bytes of guard zone on each side."""
-INDEX_TYPES = ("int64", "int32")
 POISON = {"int64": 0x5A5A5A5A5A5A5A5A, "int32": 0x5A5A5A5A, "bool": True}
 """What guard zones hold around positions and indices: numbers far outside every legal range; and
 around masks: that everything may be seen."""

@@ -225,3 +225,13 @@ def declining_text(component: str, share: str, refusals: Refusals) -> str:
 def without_numbers(message: str) -> str:
     """What tells messages apart: kernels print the sizes that they decline."""
     return re.sub(r"\d+", "0", message)
+
+
+@dataclass
+class Tally:
+    """What became of the calls so far."""
+
+    calls: int = 0
+    answered: int = 0
+    """Calls that returned something, right or wrong."""
+    refusals: Refusals = field(default_factory=Refusals)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from attnspec.arrays import Due, described
 from attnspec.oracle.components import Component
 from attnspec.oracle.law import Breach, Inputs
+from attnspec.oracle.precision import WHOLE_TYPES
 
 WIDE = ("float32", "float64")
 """Dtypes of a result that is float32 or wider."""
@@ -17,7 +19,7 @@ def due(component: Component, inputs: Inputs, dtype: str, device: str) -> tuple[
     several."""
     shape, further = component.result(inputs), component.also(inputs)
     if not further:
-        return (Due(shape, (dtype,), device),)
+        return (Due(shape, WHOLE_TYPES if component.whole else (dtype,), device),)
     return (
         Due(shape, (dtype,), device, "output"),
         *(Due(a.shape, WIDE if a.wide else (dtype,), device, a.name) for a in further),
@@ -47,4 +49,4 @@ def choosing(component: Component, inputs: Inputs) -> frozenset[str]:
 
 def _without(inputs: Inputs, option: str) -> Inputs:
     left = {name: value for name, value in inputs.options.items() if name != option}
-    return Inputs(inputs.component, inputs.dtype, inputs.arrays, left)
+    return replace(inputs, options=left)

@@ -11,10 +11,13 @@ from attnspec import __version__
 from attnspec.devices import device_settings, devices_of, one_thread
 from attnspec.driving import Effort, outcome_of
 from attnspec.loading import Loaded, load
+from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.law import Law
+from attnspec.oracle.precision import INDEX_TYPES
 from attnspec.outcome import Outcome, Run
 from attnspec.processes import results
 from attnspec.shares import settled, untested
+from attnspec.target import DTYPES
 from attnspec.usage import UsageError
 
 
@@ -60,7 +63,6 @@ def all_laws() -> tuple[Law, ...]:
 def planned(loaded: Loaded, selection: Selection, laws: Sequence[Law]) -> Plan:
     """The tasks in their order: by law, then dtype, then device."""
     plan = Plan()
-    dtypes = selection.dtypes or loaded.dtypes
     present, absent = devices_of(loaded, selection.devices)
     for law in laws:
         if law.component not in loaded.components:
@@ -69,13 +71,19 @@ def planned(loaded: Loaded, selection: Selection, laws: Sequence[Law]) -> Plan:
             continue
         if selection.laws and law.id not in selection.laws:
             continue
-        for dtype in dtypes:
+        for dtype in _dtypes(loaded, law.component, selection.dtypes):
             plan.tasks += [Task(law.id, dtype, device) for device in present]
             plan.absent += [
                 Outcome(law.id, law.component, dtype, device, "not-tested", reason=reason)
                 for device, reason in absent.items()
             ]
     return plan
+
+
+def _dtypes(loaded: Loaded, component: str, selected: tuple[str, ...]) -> tuple[str, ...]:
+    """Those on which a component is judged: the selected ones, of its own kind."""
+    kind = INDEX_TYPES if COMPONENTS[component].whole else DTYPES
+    return tuple(d for d in selected if d in kind) if selected else loaded.dtypes_of(component)
 
 
 def run(

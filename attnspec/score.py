@@ -16,10 +16,13 @@ from attnspec import __version__
 from attnspec.catalogue import all_faults
 from attnspec.devices import one_thread
 from attnspec.driving import Effort, out_of_reach, outcome_of, scope_of, seed_of
+from attnspec.impls.faults.fault import Fault
 from attnspec.judging import judged
 from attnspec.loading import Loaded, load
+from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.inputs import strategy
 from attnspec.oracle.law import Law
+from attnspec.oracle.precision import INDEX_TYPES
 from attnspec.outcome import Outcome
 from attnspec.processes import results
 from attnspec.runner import all_laws
@@ -114,12 +117,18 @@ def fault_score(identity: str, effort: Effort, *, every_law: bool = False) -> Fa
     counts = tuple(
         count
         for law in laws
-        for dtype in fault.dtypes or (DTYPE,)
+        for dtype in dtypes_of(fault)
         if (count := _count(law, loaded, dtype, effort)) is not None
     )
     return FaultScore(
         identity, fault.component, fault.law, counts, _problems(identity, fault.law, laws, counts)
     )
+
+
+def dtypes_of(fault: Fault) -> tuple[str, ...]:
+    """The dtypes in which a fault is looked for."""
+    usual = INDEX_TYPES[0] if COMPONENTS[fault.component].whole else DTYPE
+    return fault.dtypes or (usual,)
 
 
 def _count(law: Law, loaded: Loaded, dtype: str, effort: Effort) -> Count | None:
@@ -158,7 +167,7 @@ def _false_alarms(effort: Effort) -> tuple[str, ...]:
         outcome_of(law, loaded, dtype, "cpu", effort)
         for law in all_laws()
         if law.component in loaded.components
-        for dtype in loaded.dtypes
+        for dtype in loaded.dtypes_of(law.component)
     ]
     return tuple(
         f"{o.law} rejects the reference in {o.dtype}: {o.reason}"

@@ -31,11 +31,12 @@ def signature(function: Callable[..., Any], component: Component) -> Signature:
         given = inspect.signature(function)
     except (ValueError, TypeError):
         return Signature(frozenset(component.options))
-    arguments = [object()] * len(component.arguments)
+    names = (*component.arguments, *component.numbers)
+    arguments = [object()] * len(names)
     try:
         given.bind(*arguments)
     except TypeError as error:
-        call = f"{component.name}({', '.join(component.arguments)})"
+        call = f"{component.name}({', '.join(names)})"
         takes = f"{component.name}{given}"
         return Signature(frozenset(), f"the contract calls {call}, but {takes} refuses: {error}")
     return Signature(frozenset(o for o in component.options if _binds(given, arguments, o)))

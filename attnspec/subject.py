@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,22 +22,13 @@ from attnspec.oracle.law import Breach, Inputs, Record
 from attnspec.oracle.literal import Upstream
 from attnspec.oracle.precision import Contract
 from attnspec.oracle.shapes import legal_sizes
+from attnspec.passing import passed
 from attnspec.raising import one_line, raised
-from attnspec.refusals import Refusals
+from attnspec.refusals import Tally
 from attnspec.signature import signature
 from attnspec.traits import called
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass
-class Tally:
-    """What became of the calls so far."""
-
-    calls: int = 0
-    answered: int = 0
-    """Calls that returned something, right or wrong."""
-    refusals: Refusals = field(default_factory=Refusals)
 
 
 class Subject:
@@ -75,6 +67,7 @@ class Subject:
             for name in (*self.row.arguments, *self.row.keywords)
         }  # fmt: skip
         self._crossing = crossing(loaded.declaration.arrays)
+        self._passed = partial(passed, self.row, crossing=self._crossing, device=device)
         self._latest: list[Handed] | None = None
         self._asked: Inputs | None = None
         self.diary = Diary()
@@ -87,13 +80,8 @@ class Subject:
     def legal(self, inputs: Inputs) -> bool:
         """Whether every axis has a size that the target's limits allow."""
         limits = limits_of(self.component, self.loaded.declaration.limits)
-        axes = self.row.arguments
-        return all(
-            size in legal_sizes(axis, limits[axis])
-            for name, letters in axes.items()
-            for axis, size in zip(letters.split(), inputs.arrays[name].shape, strict=False)
-            if axis in limits and len(letters.split()) == inputs.arrays[name].ndim
-        )
+        sizes = [(axis, size) for (_, axis), size in self.row.sizes(inputs).items()]
+        return all(size in legal_sizes(a, limits[a]) for a, size in sizes if a in limits)
 
     def __call__(self, inputs: Inputs, *, layout: str | None = None) -> Array:
         """Call the function and return its first result as float64, a copy. Raises Breach."""
@@ -158,7 +146,7 @@ class Subject:
     def _from_backward(
         self, own: Callable[..., Any], inputs: Inputs, tensors: list[Handed], above: Handed
     ) -> Any:
-        arguments, options = self._passed(inputs, {t.name: t.given for t in tensors})
+        arguments, options = self._passed(inputs, _given(tensors))
         for option in results.choosing(self.row, inputs):
             # the gradient is that of the first result, whatever else is returned
             del options[option]
@@ -199,7 +187,7 @@ class Subject:
     ) -> tuple[Any, list[Any]]:
         """The first result of a call that autograd keeps track of, and the tensors of which it
         keeps the gradients: those wanted, or all."""
-        given = {t.name: t.given for t in tensors}
+        given = _given(tensors)
         leaves = {
             name: gradients.leaf(given[name])
             for name in self.row.differentiable
@@ -220,13 +208,19 @@ class Subject:
     def _result(self, inputs: Inputs, layout: str | None) -> Any:
         tensors = self._handed(inputs, layout)
         self._latest = tensors
-        arguments, options = self._passed(inputs, {t.name: t.given for t in tensors})
+        arguments, options = self._passed(inputs, _given(tensors))
         return self._guarded(self.function, arguments, options)
 
-    def _passed(self, inputs: Inputs, given: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and keyword arguments of a call."""
-        keywords = {name: given[name] for name in self.row.keywords if name in given}
-        return [given[name] for name in self.row.arguments], {**keywords, **inputs.options}
+    def refuses(self, inputs: Inputs) -> bool:
+        """Whether the function raises on a call on which an exception is due: its answer to it."""
+        try:
+            self._result(inputs, None)
+        except Breach as breach:
+            if breach.kind not in ("raises", "declined"):
+                raise
+            self.tally.answered += 1
+            return True
+        return False
 
     def _guarded(
         self, function: Callable[..., Any], arguments: list[Any], options: dict[str, Any],
@@ -316,3 +310,8 @@ class Subject:
         return handing.handed(
             name, values, dtype, layout, crossing=self._crossing, device=self.device
         )
+
+
+def _given(tensors: Sequence[Handed]) -> dict[str, Any]:
+    """What the target gets for each tensor."""
+    return {tensor.name: tensor.given for tensor in tensors}

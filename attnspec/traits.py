@@ -84,27 +84,31 @@ def called(inputs: Inputs) -> Iterator[tuple[str, Any]]:
     for name in component.arguments:
         yield f"axes of {name}:", inputs.arrays[name].ndim
     for (name, axis), size in sizes.items():
-        yield f"size of {axis} of {name}", size
+        if name not in component.numbers:
+            yield f"size of {axis} of {name}", size
     for name in component.keywords:
         if name in inputs.arrays:
             yield from _of_keyword(name, inputs.arrays[name])
-    first = inputs.arrays[component.first].shape
+    for name in component.numbers:
+        yield f"{name} =", inputs.numbers[name]
+    first = inputs.arrays[component.first].shape if component.first else None
     dim = inputs.options.get("dim", -1)
     if "dim" in component.options and first:
         yield "size of the axis dim", int(first[dim])
     width = inputs.options.get("rotary_dim")
-    if "rotary_dim" in component.options:
+    if "rotary_dim" in component.options and first:
         yield "rotary_dim below d:", "yes" if width is not None and width < first[-1] else "no"
 
 
 def _sizes(inputs: Inputs) -> dict[tuple[str, str], int]:
     """(argument, axis) to the size; axes go by their letters, or else by their places."""
-    found: dict[tuple[str, str], int] = {}
-    for name, letters in COMPONENTS[inputs.component].arguments.items():
-        shape, axes = inputs.arrays[name].shape, letters.split()
-        if "..." in axes or len(axes) != len(shape):
-            axes = [f"axis {i}" for i in range(len(shape))]
-        found |= {(name, axis): int(size) for axis, size in zip(axes, shape, strict=True)}
+    component = COMPONENTS[inputs.component]
+    found = component.sizes(inputs)
+    named = {name for name, _ in found}
+    for name in component.arguments:
+        if name not in named:
+            shape = inputs.arrays[name].shape
+            found |= {(name, f"axis {i}"): int(size) for i, size in enumerate(shape)}
     return found
 
 

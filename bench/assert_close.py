@@ -26,6 +26,7 @@ from itertools import groupby
 from multiprocessing import get_context
 from typing import Any
 
+from attnspec import score
 from attnspec.catalogue import all_faults
 from attnspec.driving import scope_of
 from attnspec.judging import judged
@@ -132,7 +133,7 @@ def callable_with(subject: Subject, family: str) -> bool:
 
 def dtypes_of(fault: str) -> tuple[str, ...]:
     """The dtypes in which a fault is looked for."""
-    return all_faults()[fault].dtypes or (DTYPE,)
+    return score.dtypes_of(all_faults()[fault])
 
 
 def groups_of(faults: Iterable[str]) -> dict[Group, tuple[str, ...]]:

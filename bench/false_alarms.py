@@ -87,7 +87,7 @@ def tasks_of(
         for component in loaded.components:
             if components and component not in components:
                 continue
-            for dtype in loaded.dtypes:
+            for dtype in loaded.dtypes_of(component):
                 subject = Subject(loaded, component, dtype)
                 laws = [law for law in all_laws() if law.component == component]
                 ids = tuple(law.id for law in laws if legal(law, subject))

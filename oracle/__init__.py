@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from attnspec.oracle import (
+    alibi_bias,
+    alibi_slopes,
     attention,
     attention_gradients,
+    learned_positions,
     rope,
     rope_apply,
     rope_gradients,
+    rope_streams,
+    sinusoidal,
     softmax,
     softmax_gradients,
+    t5_bias,
+    t5_bucket,
 )
 from attnspec.oracle.law import Law
 
@@ -18,7 +25,14 @@ LAWS: tuple[Law, ...] = (
     *softmax_gradients.LAWS,
     *attention.LAWS,
     *attention_gradients.LAWS,
+    *sinusoidal.LAWS,
+    *learned_positions.LAWS,
+    *t5_bucket.LAWS,
+    *t5_bias.LAWS,
+    *alibi_slopes.LAWS,
+    *alibi_bias.LAWS,
     *rope.LAWS,
+    *rope_streams.LAWS,
     *rope_apply.LAWS,
     *rope_gradients.LAWS,
 )

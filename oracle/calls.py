@@ -56,6 +56,13 @@ def _largest(values: Array) -> float:
     return math.inf if math.isnan(found) else found
 
 
+def refused(implementation: Implementation, inputs: Inputs, what: str) -> list[Comparison]:
+    """That a call for `what` ends with an exception, whichever. Raises Breach if it does not."""
+    if not implementation.refuses(inputs):
+        raise Breach("accepts", f"returned a result for {what}; an exception is due")
+    return [same(f"exception for {what}", np.ones(1), np.ones(1), "float64")]
+
+
 def matches_oracle(oracle: Oracle) -> Check:
     """Every element within its derived allowance of the exact value."""
 
@@ -207,17 +214,17 @@ def call_laws(
     *,
     two_runs: str = "",
 ) -> tuple[Law, ...]:
-    """The rows that every component has. `rejects` maps a law's last name to its faults;
-    `two_runs` is the family for laws that compare two runs, whose allowances add up."""
+    """The rows about the call itself, those that `rejects` names: it maps a law's last name to its
+    faults. `two_runs` is the family for laws that compare two runs, whose allowances add up."""
 
     def law(name: str, says: str, means: str, check: Check, **more: Any) -> Law:
         family = more.pop("inputs", component)
         return Law(
             f"{component}.{name}", component, says, means, more.pop("kind", "exact"), check,
-            inputs=family, rejects=rejects[name], **more,
+            inputs=family, rejects=rejects.get(name, ()), **more,
         )  # fmt: skip
 
-    return (
+    laws = (
         law(
             "inputs_unchanged",
             "no byte of what is handed over changes, nor of the memory around it",
@@ -262,3 +269,4 @@ def call_laws(
             inputs=f"{component}_empty",
         ),
     )
+    return tuple(made for made in laws if made.id.partition(".")[2] in rejects)

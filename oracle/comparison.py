@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.oracle.precision import EVALUATION, FORMATS, JUDGED_RMS
+from attnspec.oracle.precision import EVALUATION, JUDGED_RMS, format_of
 
 Array = np.ndarray[Any, Any]
 
@@ -27,7 +27,7 @@ class Comparison:
     expected: Array
     allowance: Array | None
     dtype: str
-    """Storage dtype of what was returned."""
+    """Storage dtype of what was returned, or that of its whole numbers."""
     residual: Array | None = None
     """Low part of the expected value where float64 alone is too coarse to hold it."""
     promised: bool = True
@@ -107,7 +107,7 @@ def _judged(comparison: Comparison, allowance: Array) -> Array:
     """Where something is promised: no overflow, no underflow, and an allowance that says
     something about the output. What is exact, an allowance of 0, is always judged, and so is
     what must be infinite or NaN, unless nothing is known of it."""
-    fmt = FORMATS[comparison.dtype]
+    fmt = format_of(comparison.dtype)
     expected = comparison.expected
     whole = _all_finite(expected)
     finite = True if whole else np.isfinite(expected)

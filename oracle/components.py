@@ -36,15 +36,35 @@ class Component:
     result: Callable[[Inputs], tuple[int, ...]]
     """Shape of what it returns."""
     first: str
-    """The argument whose dtype and device the result has."""
+    """The argument whose dtype and device the result has; empty where no argument is a floating
+    array."""
     differentiable: tuple[str, ...]
     """Arguments that have gradients, positional ones first."""
+    numbers: Mapping[str, str] = field(default_factory=dict)
+    """Whole numbers that are passed by position, after the arrays, with the axes whose sizes they
+    are."""
+    whole: bool = False
+    """Whether the result holds whole numbers, of any integer dtype."""
     keywords: Mapping[str, str] = field(default_factory=dict)
     """Tensors that are passed by keyword, with the axes to which they are broadcast."""
     booleans: tuple[str, ...] = ()
     """Arguments that hold truth values."""
     also: Callable[[Inputs], tuple[Also, ...]] = _nothing_more
     """Further results, after the first."""
+
+    @property
+    def typed(self) -> bool:
+        """Whether a call says of which dtype its result is: no argument tells."""
+        return "dtype" in self.options
+
+    def sizes(self, inputs: Inputs) -> dict[tuple[str, str], int]:
+        """(argument, axis) to the size in a call, of those axes that go by names."""
+        found = {(name, axis): inputs.numbers[name] for name, axis in self.numbers.items()}
+        for name, letters in self.arguments.items():
+            axes, shape = letters.split(), inputs.arrays[name].shape
+            if "..." not in axes and len(axes) == len(shape):
+                found |= {(name, axis): int(n) for axis, n in zip(axes, shape, strict=True)}
+        return found
 
 
 def _shape_of_x(inputs: Inputs) -> tuple[int, ...]:
@@ -53,6 +73,30 @@ def _shape_of_x(inputs: Inputs) -> tuple[int, ...]:
 
 def _shape_of_attention(inputs: Inputs) -> tuple[int, ...]:
     return (*inputs.arrays["q"].shape[:3], inputs.arrays["v"].shape[3])
+
+
+def _shape_of_encoding(inputs: Inputs) -> tuple[int, ...]:
+    return (inputs.arrays["positions"].shape[0], inputs.numbers["dim"])
+
+
+def _shape_of_rows(inputs: Inputs) -> tuple[int, ...]:
+    return (inputs.arrays["positions"].shape[0], inputs.arrays["table"].shape[1])
+
+
+def _shape_of_displacements(inputs: Inputs) -> tuple[int, ...]:
+    return tuple(inputs.arrays["relative_position"].shape)
+
+
+def _shape_of_table_bias(inputs: Inputs) -> tuple[int, ...]:
+    return (inputs.arrays["table"].shape[1], inputs.numbers["t"], inputs.numbers["s"])
+
+
+def _shape_of_heads(inputs: Inputs) -> tuple[int, ...]:
+    return (inputs.numbers["n_heads"],)
+
+
+def _shape_of_heads_bias(inputs: Inputs) -> tuple[int, ...]:
+    return (inputs.numbers["n_heads"], inputs.numbers["t"], inputs.numbers["s"])
 
 
 def _log_sum_exp(inputs: Inputs) -> tuple[Also, ...]:
@@ -100,6 +144,65 @@ COMPONENTS: Mapping[str, Component] = {
         result=_shape_of_x,
         first="x",
         differentiable=("x", "cos", "sin"),
+    ),
+    "sinusoidal": Component(
+        name="sinusoidal",
+        arguments={"positions": "n"},
+        numbers={"dim": "dim"},
+        options=("base", "dtype", "device"),
+        integers=("positions",),
+        result=_shape_of_encoding,
+        first="",
+        differentiable=(),
+    ),
+    "learned_positions": Component(
+        name="learned_positions",
+        arguments={"positions": "n", "table": "L m"},
+        options=(),
+        integers=("positions",),
+        result=_shape_of_rows,
+        first="table",
+        differentiable=("table",),
+    ),
+    "t5_bucket": Component(
+        name="t5_bucket",
+        arguments={"relative_position": "..."},
+        options=("bidirectional", "num_buckets", "max_distance"),
+        integers=("relative_position",),
+        result=_shape_of_displacements,
+        whole=True,
+        first="",
+        differentiable=(),
+    ),
+    "t5_bias": Component(
+        name="t5_bias",
+        arguments={"table": "num_buckets h"},
+        numbers={"t": "t", "s": "s"},
+        options=("bidirectional", "max_distance"),
+        integers=(),
+        result=_shape_of_table_bias,
+        first="table",
+        differentiable=("table",),
+    ),
+    "alibi_slopes": Component(
+        name="alibi_slopes",
+        arguments={},
+        numbers={"n_heads": "h"},
+        options=("dtype", "device"),
+        integers=(),
+        result=_shape_of_heads,
+        first="",
+        differentiable=(),
+    ),
+    "alibi_bias": Component(
+        name="alibi_bias",
+        arguments={},
+        numbers={"n_heads": "h", "t": "t", "s": "s"},
+        options=("dtype", "device"),
+        integers=(),
+        result=_shape_of_heads_bias,
+        first="",
+        differentiable=(),
     ),
 }
 

@@ -53,6 +53,18 @@ class Form(NamedTuple):
     options: Mapping[str, Any]
 
 
+def naming_the_dtype(scope: Scope) -> tuple[Mapping[str, Any], ...]:
+    """Ways to ask for the result's dtype, where no argument tells it: by option, with or without
+    the device; and, as float32 is what nobody need ask for, not at all."""
+    typed = {"dtype": scope.dtype}
+    named: list[Mapping[str, Any]] = []
+    if "dtype" in scope.accepts:
+        named.append(typed)
+        if "device" in scope.accepts:
+            named.append({**typed, "device": "cpu"})
+    return (*([{}] if scope.dtype == "float32" else []), *named)
+
+
 class Dress(NamedTuple):
     """Memory layout, and up to two (place, name of a special number)."""
 

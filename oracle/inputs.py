@@ -19,6 +19,13 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from attnspec.oracle import (
+    alibi_inputs,
+    learned_positions_inputs,
+    rope_streams_inputs,
+    sinusoidal_inputs,
+    t5_inputs,
+)
 from attnspec.oracle.attention_families import ATTENTION
 from attnspec.oracle.family import LAYOUTS, Draw, Family, Form, Scope
 from attnspec.oracle.law import Inputs
@@ -36,7 +43,18 @@ __all__ = [
     "strategy",
 ]
 
-FAMILIES: Mapping[str, Family] = {f.name: f for f in (*SOFTMAX, *ROPE, *ATTENTION)}
+_ALL = (
+    *SOFTMAX,
+    *ATTENTION,
+    *sinusoidal_inputs.FAMILIES,
+    *learned_positions_inputs.FAMILIES,
+    *t5_inputs.FAMILIES,
+    *alibi_inputs.FAMILIES,
+    *ROPE,
+    *rope_streams_inputs.FAMILIES,
+)
+
+FAMILIES: Mapping[str, Family] = {family.name: family for family in _ALL}
 """Name to family. Laws refer to the names."""
 
 SEEDS = 2**31
@@ -167,10 +185,7 @@ def generator(inputs: Inputs, purpose: str) -> np.random.Generator:
 
 def description(inputs: Inputs) -> str:
     """One line: shapes, options, pattern, layout, seed."""
-    shapes = ", ".join(
-        f"{name} {' x '.join(map(str, values.shape))}" for name, values in inputs.arrays.items()
-    )
-    options = "".join(f", {name}={value!r}" for name, value in inputs.options.items())
-    return (
-        f"{shapes}{options}; {inputs.dtype}; {inputs.pattern}; {inputs.layout}; seed {inputs.seed}"
-    )
+    words = [f"{name} {' x '.join(map(str, a.shape))}" for name, a in inputs.arrays.items()]
+    words += [f"{n}={v!r}" for n, v in (*inputs.numbers.items(), *inputs.options.items())]
+    told = ", ".join(words)
+    return f"{told}; {inputs.dtype}; {inputs.pattern}; {inputs.layout}; seed {inputs.seed}"

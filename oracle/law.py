@@ -28,7 +28,10 @@ class Inputs:
     """Name of the argument to its values: floating ones are stored in `dtype`, integer ones in
     the target's index dtype."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Keyword options of the call; one that isn't here is left to its default."""
+    """Keyword options of the call; one that isn't here is left to its default. `dtype` is the
+    name of one, and `device` only says that the device is named, whichever it is."""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    """Whole numbers that are passed by position, after the arrays."""
     layout: str = "contiguous"
     """How the floating arrays lie in memory, one of `inputs.LAYOUTS`."""
     pattern: str = ""
@@ -43,11 +46,10 @@ class Inputs:
 
     def __repr__(self) -> str:
         """The call without its values: Hypothesis prints calls, and warns of long ones."""
-        shapes = ", ".join(f"{name}{list(a.shape)}" for name, a in self.arrays.items())
-        options = "".join(f", {name}={value!r}" for name, value in self.options.items())
-        return (
-            f"<{self.component}({shapes}{options}) {self.dtype}, {self.layout}, seed {self.seed}>"
-        )
+        words = [f"{name}{list(a.shape)}" for name, a in self.arrays.items()]
+        words += [f"{n}={v!r}" for n, v in (*self.numbers.items(), *self.options.items())]
+        told = ", ".join(words)
+        return f"<{self.component}({told}) {self.dtype}, {self.layout}, seed {self.seed}>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         # Hypothesis prints dataclasses by their fields else
@@ -56,6 +58,10 @@ class Inputs:
     def with_arrays(self, **arrays: Array) -> Inputs:
         """The same call with other values."""
         return replace(self, arrays={**self.arrays, **arrays}, drawn=b"")
+
+    def with_numbers(self, **numbers: int) -> Inputs:
+        """The same call with other whole numbers."""
+        return replace(self, numbers={**self.numbers, **numbers}, drawn=b"")
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,7 @@ class Implementation(Protocol):
     """One function of a target at one dtype and device, as a law sees it."""
 
     dtype: str
+    device: str
     contract: Contract
     conventions: Mapping[str, str]
     guarantees: tuple[str, ...]
@@ -121,6 +128,9 @@ class Implementation(Protocol):
     def memory(self) -> Record:
         """Every byte handed over in the latest call, guard zones included, before and after."""
 
+    def refuses(self, inputs: Inputs) -> bool:
+        """Whether it raises an exception, of any kind, on a call on which one is due."""
+
 
 class Breach(Exception):
     """The implementation did not do what the contract's signature says: it raised on a legal
@@ -131,8 +141,8 @@ class Breach(Exception):
         self.remedy = remedy
         """What its author can do about it, where that is known."""
         self.kind = kind
-        """`raises`, `type`, `shape`, `dtype`, `device`, `gradient` or `declined`
-        (NotImplementedError)."""
+        """`raises`, `type`, `shape`, `dtype`, `device`, `gradient`, `accepts` (a result where an
+        exception is due) or `declined` (NotImplementedError)."""
 
 
 Kind = Literal["oracle", "exact", "probe", "reduced", "equivariance", "form", "gradient"]

@@ -63,8 +63,9 @@ def literal(
     keywords = [name for name in component.keywords if name in inputs.arrays]
     for name in (*component.arguments, *keywords):
         body += _placed(name, inputs.arrays[name], inputs.dtype, inputs.layout, form)
-    arguments = [*component.arguments, *(f"{name}={name}" for name in keywords)]
-    arguments += [f"{name}={value!r}" for name, value in inputs.options.items()]
+    arguments = [*component.arguments, *(f"{inputs.numbers[name]!r}" for name in component.numbers)]
+    arguments += [f"{name}={name}" for name in keywords]
+    arguments += [f"{name}={_option(name, v, form)}" for name, v in inputs.options.items()]
     call = f"{function or inputs.component}({', '.join(arguments)})"
     if upstream is None:
         body.append(call)
@@ -80,6 +81,10 @@ def literal(
             lines.append("import ml_dtypes")
     lines += [f"from math import {word}" for word in ("inf", "nan") if _has(word, text)]
     return "\n".join([*lines, text])
+
+
+def _option(name: str, value: Any, form: _Form) -> str:
+    return _type_name(value, torch=form.torch) if name == "dtype" else repr(value)
 
 
 def _gradients(inputs: Inputs, call: str, *, own_backward: bool) -> list[str]:

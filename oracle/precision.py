@@ -66,6 +66,13 @@ NUMPY_TYPES: Mapping[str, np.dtype[Any]] = {
     "float16": np.dtype(np.float16),
 }
 
+WHOLE_TYPES = ("int64", "int32", "int16", "int8", "uint8")
+"""Dtypes of whole numbers that a result may have."""
+INDEX_TYPES = ("int64", "int32")
+"""Those of positions, lengths and indices that are handed over."""
+WHOLE_AS = "float32"
+"""Whose contract binds what lies between whole numbers and whole numbers, if anything does."""
+
 LIBRARY_ULPS = 2.0
 """exp, sin, cos and the square root's inverse: within 2 ulp, the widest accuracy that CPU and GPU
 libraries document for them; an ulp is at most 2u."""
@@ -238,6 +245,16 @@ def _format_name(field: str, value: object, storage: str, accumulate: str) -> st
         text = f"precision field {field!r} is {value!r}; allowed: {', '.join(allowed)}"
         raise PrecisionError(text, value, allowed)
     return value
+
+
+def numpy_type(dtype: str) -> np.dtype[Any]:
+    """NumPy's type for a storage dtype, an index dtype or `bool`."""
+    return NUMPY_TYPES[dtype] if dtype in NUMPY_TYPES else np.dtype(dtype)
+
+
+def format_of(dtype: str) -> Format:
+    """The format of a storage dtype. Whole numbers are compared as float64, which holds them."""
+    return FORMATS["float64" if dtype in WHOLE_TYPES else dtype]
 
 
 def snapped(values: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:

@@ -8,7 +8,7 @@ minority; sizes lie on both sides of the block lengths that kernels use.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from math import prod
 from typing import Any
@@ -77,15 +77,15 @@ def nearest(size: int, legal: list[int]) -> int:
 
 def fitted(
     table: tuple[Shape, ...],
-    axes: str,
+    axes: Sequence[str],
     limits: Mapping[str, Any],
     needs: Mapping[str, Need],
 ) -> tuple[Shape, ...]:
     """The shapes of a table, every axis moved to the nearest size that the limits allow and the
     call needs, and the ends of each limit besides.
 
-    `axes` has a letter for every axis. Raises ValueError, with the limits named, if an axis has
-    no size left.
+    `axes` has a letter, or a word, for every axis. Raises ValueError, with the limits named, if an
+    axis has no size left.
     """
     legal = {axis: _left(axis, limits, needs) for axis in axes}
     shapes: dict[Shape, None] = {}

@@ -14,7 +14,7 @@ from attnspec import arrays, memory
 from attnspec.oracle.family import UNIFORM
 from attnspec.oracle.inputs import LAYOUTS
 from attnspec.oracle.law import Breach
-from attnspec.oracle.precision import NUMPY_TYPES, snapped
+from attnspec.oracle.precision import INDEX_TYPES, NUMPY_TYPES, snapped
 from attnspec.target import DTYPES
 
 Array = np.ndarray[Any, Any]
@@ -136,7 +136,7 @@ def test_a_layout_that_does_not_exist() -> None:
         memory.plan((2, 3), "diagonal", 4)
 
 
-@pytest.mark.parametrize("dtype", memory.INDEX_TYPES)
+@pytest.mark.parametrize("dtype", INDEX_TYPES)
 def test_integers_lie_among_poison(dtype: str) -> None:
     given = np.arange(5)
     for kind in ("torch", "numpy"):

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from attnspec import __version__, score, verifying
 from attnspec.cli import main
 from attnspec.files import check_writable, written
-from attnspec.impls.faults import FAULTS
+from attnspec.impls.faults.table import FAULTS
 from attnspec.impls.targets import TARGETS
 from attnspec.runner import all_laws
 from attnspec.target import DTYPES

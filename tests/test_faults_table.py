@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from attnspec.impls import attention, rope, softmax
-from attnspec.impls.faults import FAULTS, fault
 from attnspec.impls.faults.fault import Fault
+from attnspec.impls.faults.table import FAULTS, fault
 from attnspec.target import DTYPES
 
 COMPONENTS = ("softmax", "attention", "rope", "rope_apply")

@@ -179,3 +179,26 @@ def test_claims_and_oracles_load_without_torch() -> None:
     loaded = "import sys, attnspec.spec, attnspec.oracle; sys.exit('torch' in sys.modules)"
     finished = subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, check=False)
     assert finished.returncode == 0, "importing attnspec.spec and attnspec.oracle imports torch"
+
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+import numpy as np
+from types import SimpleNamespace
+import attnspec
+
+def softmax(x, *, dim=-1):
+    shares = np.exp(x - x.max(axis=dim, keepdims=True))
+    return shares / shares.sum(axis=dim, keepdims=True)
+
+target = SimpleNamespace(TARGET=attnspec.Target(arrays="numpy"), softmax=softmax)
+attnspec.check("softmax.matches_oracle", target, examples=3)
+"""
+
+
+def test_a_target_of_numpy_arrays_is_judged_without_torch() -> None:
+    finished = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH], cwd=ROOT, check=False, capture_output=True, text=True
+    )
+    assert finished.returncode == 0, finished.stderr

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from attnspec.driving import out_of_reach, scope_of
-from attnspec.impls.faults import FAULTS, fault
 from attnspec.impls.faults.fault import Fault
+from attnspec.impls.faults.table import FAULTS, fault
 from attnspec.impls.targets import KNOWN_TO_FAIL, TARGETS
 from attnspec.judging import judged
 from attnspec.loading import Loaded, load

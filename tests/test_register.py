@@ -17,7 +17,7 @@ from rich.console import Console
 
 from attnspec import register
 from attnspec.cli import main
-from attnspec.impls.faults import FAULTS
+from attnspec.impls.faults.table import FAULTS
 from attnspec.register import Choice, chosen, claim_of, tied
 from attnspec.runner import all_laws
 from attnspec.showing import print_claims

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mpmath import mp
 
 from attnspec.oracle.balls import BALLS, midpoints, precision, radii
 from attnspec.oracle.compiler import compiled
@@ -193,21 +194,26 @@ def test_where_the_usual_recipe_slips(case: tuple[bool, int, int]) -> None:
 
 
 def test_even_in_double_precision_it_slips_where_a_threshold_is_met_exactly() -> None:
-    """log 2 / log 32 is a fifth, but not among the doubles."""
-    size, positions = (10, 160), -np.array([10, 20, 40, 80])
-    exact = run(t5_bucket(bidirectional=False), positions, size)
+    """log 2 / log 32 is a fifth, but not among the doubles, even if each step is rounded well, as
+    not every library's logarithm is."""
+    distances = (10, 20, 40, 80)
+    exact = run(t5_bucket(bidirectional=False), -np.array(distances), (10, 160))
     assert exact.tolist() == [6, 7, 8, 9]
-    assert by_logarithm(positions, size, False, np.float64).tolist() == [5, 6, 8, 8]
+    with mp.workprec(53):
+        shares = [mp.log(mp.mpf(a) / 5) / mp.log(mp.mpf(160) / 5) * 5 for a in distances]
+    assert [5 + int(share) for share in shares] == [5, 6, 8, 8]
 
 
-def test_the_recipe_of_the_torch_reference_slips_there_too() -> None:
+def test_the_recipe_in_torch_gives_one_of_the_two_there() -> None:
+    """Which of the two depends on the processor: its vector instructions have logarithms of their
+    own."""
     torch = pytest.importorskip("torch")
-    for (both, buckets, longest), (distance, _, slipped) in NEXT_TO_A_THRESHOLD.items():
+    for (both, buckets, longest), (distance, right, slipped) in NEXT_TO_A_THRESHOLD.items():
         side = buckets // 2 if both else buckets
         single = side // 2
         x = torch.tensor([distance])
         share = torch.log(x.float() / single) / math.log(longest / single) * (side - single)
-        assert int(torch.clamp(single + share.to(torch.long), max=side - 1)) == slipped
+        assert int(torch.clamp(single + share.to(torch.long), max=side - 1)) in (right, slipped)
 
 
 def test_at_the_defaults_the_recipe_is_right() -> None:

@@ -61,7 +61,7 @@ class Component:
 
 def register() -> Register:
     """Everything there is."""
-    from attnspec.impls.faults import FAULTS
+    from attnspec.impls.faults.table import FAULTS
     from attnspec.oracle import LAWS
 
     return Register(spec.CLAIMS, definitions(), LAWS, FAULTS)

@@ -1,0 +1,7 @@
+"""Calls of alibi."""
+
+from __future__ import annotations
+
+from attnspec.oracle.family import Family
+
+FAMILIES: tuple[Family, ...] = ()
