@@ -10,6 +10,7 @@ from typing import Any
 from attnspec.choices import known_components, known_dtypes, known_laws, known_tier
 from attnspec.driving import Effort, outcome_of
 from attnspec.loading import Loaded, load
+from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.law import Law
 from attnspec.outcome import Outcome
 from attnspec.runner import Selection, planned
@@ -43,7 +44,7 @@ class Checked:
 def check(
     law_id: str,
     target: object,
-    dtype: str = "float32",
+    dtype: str | None = None,
     *,
     device: str = "cpu",
     tier: str = "full",
@@ -51,18 +52,20 @@ def check(
     seed: int = 0,
 ) -> Checked:
     """Drive one law on a target: words as on the command line, a module, a mapping, a function
-    named after its component, or any object.
+    named after its component, or any object. `dtype` is float32 unless it is given; of what has
+    whole numbers alone, that of the target's indices.
 
     Raises UsageError for a law, dtype or tier that does not exist, a target that cannot be loaded
     or lacks the law's component; LawError for a mistake of the suite.
     """
     (law,) = known_laws([law_id])
-    known_dtypes([dtype])
+    known_dtypes([] if dtype is None else [dtype])
     known_tier(tier)
     loaded = load(target)
     if law.component not in loaded.components:
         raise UsageError(f"{loaded.name} has no {law.component}, which {law_id} is about")
-    outcome = outcome_of(law, loaded, dtype, device, Effort(seed, tier, examples))
+    usual = loaded.declaration.index_dtype if COMPONENTS[law.component].whole else "float32"
+    outcome = outcome_of(law, loaded, dtype or usual, device, Effort(seed, tier, examples))
     return Checked(_without_error(outcome))
 
 
