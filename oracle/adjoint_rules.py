@@ -68,6 +68,8 @@ class Rules(Compiler):
             return self._terms(register, a)
         if op.name in ("mul", "dot", "rdot"):
             return self._factors(register, a)
+        if op.name in ("max", "min"):
+            return self._leading(register, a)
         return self._chosen(register, a) if op.name == "where" else self._of_function(register, a)
 
     def _terms(self, register: int, a: int) -> Iterator[Handed]:
@@ -135,6 +137,16 @@ class Rules(Compiler):
                 pair = (a, zero) if place == 0 else (zero, a)
                 kept = self.emit("where", (test, *pair))
                 yield operand, *self._passed(kept, register, operand), None
+
+    def _leading(self, register: int, a: int) -> Iterator[Handed]:
+        """The operand that a maximum or minimum is has all of the gradient."""
+        op = self.ops[register]
+        for operand, other in (op.args, op.args[::-1]):
+            if self.sources[operand]:
+                pair = (operand, other) if op.name == "max" else (other, operand)
+                axes = op.axes - self.ops[operand].axes
+                share = self.emit("leads", pair)
+                yield operand, self._reduced([a, share], axes, operand), True, None
 
     def _softmax(self, register: int, a: int) -> int:
         """P (a - sum_j P a), with P as it was saved. Who stores what softmax is taken of may store

@@ -65,6 +65,13 @@ def _larger(a: Any, b: Any) -> Any:
     return a.max(b)
 
 
+def _leads(a: Any, b: Any) -> Any:
+    """1 or 0, and between equal numbers, or balls that meet, anything from 0 to 1."""
+    if a > b:
+        return flint.arb(1)
+    return flint.arb(0) if a < b else flint.arb(0.5, 0.5)
+
+
 _WHOLE_TO_BALL = np.frompyfunc(lambda value: flint.arb(int(value)), 1, 1)
 
 
@@ -114,6 +121,9 @@ class Balls:
 
     def min(self, op: Op, plan: Plan) -> Closure:
         return _each(lambda a, b: a.min(b), 2)
+
+    def leads(self, op: Op, plan: Plan) -> Closure:
+        return _each(_leads, 2)
 
     def exp(self, op: Op, plan: Plan) -> Closure:
         return _each(flint.arb.exp)

@@ -92,6 +92,9 @@ class Deviations:
     def pow(self, op: Op, plan: Plan) -> Closure:
         return self._constant(self.errors.pow(op, plan))
 
+    def leads(self, op: Op, plan: Plan) -> Closure:
+        return self._constant(self.errors.leads(op, plan))
+
     # -- arithmetic ---------------------------------------------------------------------------
 
     def add(self, op: Op, plan: Plan) -> Closure:

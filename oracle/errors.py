@@ -160,6 +160,20 @@ class Errors(ErringReductions):
     def min(self, op: Op, plan: Plan) -> Closure:
         return lambda a, b: (np.minimum(a[0], b[0]), np.maximum(a[1], b[1]))
 
+    def leads(self, op: Op, plan: Plan) -> Closure:
+        """Which of two numbers is the larger, 1 or 0: whether the first one is. Where their errors
+        reach from one to the other an implementation may find either; where they are equal, it
+        may take any share."""
+
+        def function(a: Erring, b: Erring) -> Erring:
+            with np.errstate(invalid="ignore"):
+                apart = a[0] - b[0]
+                clear = np.abs(apart) > a[1] + b[1]
+            v = np.heaviside(np.where(np.isnan(apart), 0.0, apart), 0.5)
+            return v, np.where(clear, 0.0, np.maximum(v, 1.0 - v))
+
+        return function
+
     def where(self, op: Op, plan: Plan) -> Closure:
         return lambda c, a, b: (np.where(c, a[0], b[0]), np.where(c, a[1], b[1]))
 

@@ -16,6 +16,7 @@ _BINARY = {
     "add": "{} + {}", "mul": "{} * {}", "div": "{} / {}", "mod": "{} % {}",
     "floordiv": "{} // {}", "lt": "{} < {}", "le": "{} <= {}", "eq": "{} == {}",
     "ne": "{} != {}", "and": "{} & {}", "or": "{} | {}",
+    "leads": "np.heaviside({} - {}, 0.5)",
     # powers leave 64 bits quickly: Python's integers
     "ipow": "np.asarray({}, object) ** {}",
 }  # fmt: skip
