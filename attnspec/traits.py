@@ -86,8 +86,8 @@ def called(inputs: Inputs) -> Iterator[tuple[str, Any]]:
     for (name, axis), size in sizes.items():
         if name not in component.numbers:
             yield f"size of {axis} of {name}", size
-    for name in component.keywords:
-        if name in inputs.arrays:
+    for name, axes in component.keywords.items():
+        if name in inputs.arrays and " " in axes:
             yield from _of_keyword(name, inputs.arrays[name])
     for name in component.numbers:
         yield f"{name} =", inputs.numbers[name]

@@ -7,7 +7,11 @@ from attnspec.oracle import (
     alibi_slopes,
     attention,
     attention_gradients,
+    layer_norm,
+    layer_norm_gradients,
     learned_positions,
+    rms_norm,
+    rms_norm_gradients,
     rope,
     rope_apply,
     rope_gradients,
@@ -35,6 +39,10 @@ LAWS: tuple[Law, ...] = (
     *rope_streams.LAWS,
     *rope_apply.LAWS,
     *rope_gradients.LAWS,
+    *layer_norm.LAWS,
+    *layer_norm_gradients.LAWS,
+    *rms_norm.LAWS,
+    *rms_norm_gradients.LAWS,
 )
 """Every law, component by component."""
 

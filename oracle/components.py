@@ -28,7 +28,8 @@ class Component:
 
     name: str
     arguments: Mapping[str, str]
-    """Positional arguments in their order, with their axis letters (`...`: any axes)."""
+    """Positional arguments in their order, with their axis letters (`...`: any axes before the
+    others)."""
     options: tuple[str, ...]
     """Keyword options."""
     integers: tuple[str, ...]
@@ -62,7 +63,9 @@ class Component:
         found = {(name, axis): inputs.numbers[name] for name, axis in self.numbers.items()}
         for name, letters in self.arguments.items():
             axes, shape = letters.split(), inputs.arrays[name].shape
-            if "..." not in axes and len(axes) == len(shape):
+            if axes[0] == "...":
+                axes, shape = axes[1:], shape[len(shape) - len(axes) + 1 :]
+            if len(axes) == len(shape):
                 found |= {(name, axis): int(n) for axis, n in zip(axes, shape, strict=True)}
         return found
 
@@ -135,6 +138,26 @@ COMPONENTS: Mapping[str, Component] = {
         result=_shape_of_x,
         first="x",
         differentiable=("x",),
+    ),
+    "layer_norm": Component(
+        name="layer_norm",
+        arguments={"x": "... m"},
+        options=("weight", "bias", "eps"),
+        integers=(),
+        result=_shape_of_x,
+        first="x",
+        differentiable=("x", "weight", "bias"),
+        keywords={"weight": "m", "bias": "m"},
+    ),
+    "rms_norm": Component(
+        name="rms_norm",
+        arguments={"x": "... m"},
+        options=("weight", "eps"),
+        integers=(),
+        result=_shape_of_x,
+        first="x",
+        differentiable=("x", "weight"),
+        keywords={"weight": "m"},
     ),
     "rope_apply": Component(
         name="rope_apply",

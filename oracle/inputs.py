@@ -21,7 +21,9 @@ from hypothesis.strategies import SearchStrategy
 
 from attnspec.oracle import (
     alibi_inputs,
+    layer_norm_inputs,
     learned_positions_inputs,
+    rms_norm_inputs,
     rope_streams_inputs,
     sinusoidal_inputs,
     t5_inputs,
@@ -52,6 +54,8 @@ _ALL = (
     *alibi_inputs.FAMILIES,
     *ROPE,
     *rope_streams_inputs.FAMILIES,
+    *layer_norm_inputs.FAMILIES,
+    *rms_norm_inputs.FAMILIES,
 )
 
 FAMILIES: Mapping[str, Family] = {family.name: family for family in _ALL}

@@ -92,7 +92,7 @@ def test_ways_to_name_the_dtype(dtype: str) -> None:
         scope = Scope(component="alibi_slopes", dtype=dtype, accepts=frozenset(accepted))
         return naming_the_dtype(scope)
 
-    unnamed = ({},) if dtype == "float32" else ()
+    unnamed: tuple[Any, ...] = ({},) if dtype == "float32" else ()
     assert ways() == unnamed
     assert ways("dtype") == (*unnamed, {"dtype": dtype})
     assert ways("dtype", "device") == (*ways("dtype"), {"dtype": dtype, "device": "cpu"})

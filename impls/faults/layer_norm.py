@@ -1,0 +1,7 @@
+"""Wrong implementations of layer_norm."""
+
+from __future__ import annotations
+
+from attnspec.impls.faults.fault import Fault
+
+FAULTS: tuple[Fault, ...] = ()

@@ -1,0 +1,7 @@
+"""Wrong implementations of rms_norm."""
+
+from __future__ import annotations
+
+from attnspec.impls.faults.fault import Fault
+
+FAULTS: tuple[Fault, ...] = ()

@@ -1,0 +1,7 @@
+"""The laws of rms_norm_gradients."""
+
+from __future__ import annotations
+
+from attnspec.oracle.law import Law
+
+LAWS: tuple[Law, ...] = ()

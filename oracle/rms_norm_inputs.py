@@ -1,0 +1,7 @@
+"""Calls of rms_norm."""
+
+from __future__ import annotations
+
+from attnspec.oracle.family import Family
+
+FAMILIES: tuple[Family, ...] = ()
