@@ -55,6 +55,7 @@ FAULTS: tuple[Fault, ...] = (
     *softmax_gradients.FAULTS,
     *sinusoidal.FAULTS,
     *learned_positions.FAULTS,
+    *learned_positions_gradients.FAULTS,
     *t5_bucket.FAULTS,
     *t5_bias.FAULTS,
     *alibi_slopes.FAULTS,

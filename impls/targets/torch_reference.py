@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from attnspec.impls.attention import attention
+from attnspec.impls.learned_positions import learned_positions
 from attnspec.impls.rope import rope, rope_apply
 from attnspec.impls.softmax import softmax
 from attnspec.target import Target
 
-__all__ = ["TARGET", "attention", "rope", "rope_apply", "softmax"]
+__all__ = ["TARGET", "attention", "learned_positions", "rope", "rope_apply", "softmax"]
 
 # one rounding, where the result leaves
 TARGET = Target(name="torch", precision="strict", requires={"torch": "torch"})
