@@ -28,6 +28,7 @@ from attnspec.impls.faults import (
     layer_norm,
     layer_norm_gradients,
     learned_positions,
+    learned_positions_gradients,
     rms_norm,
     rms_norm_gradients,
     rope,
