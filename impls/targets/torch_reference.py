@@ -5,10 +5,23 @@ from __future__ import annotations
 from attnspec.impls.attention import attention
 from attnspec.impls.learned_positions import learned_positions
 from attnspec.impls.rope import rope, rope_apply
+from attnspec.impls.sinusoidal import sinusoidal
 from attnspec.impls.softmax import softmax
+from attnspec.impls.t5_bias import t5_bias
+from attnspec.impls.t5_bucket import t5_bucket
 from attnspec.target import Target
 
-__all__ = ["TARGET", "attention", "learned_positions", "rope", "rope_apply", "softmax"]
+__all__ = [
+    "TARGET",
+    "attention",
+    "learned_positions",
+    "rope",
+    "rope_apply",
+    "sinusoidal",
+    "softmax",
+    "t5_bias",
+    "t5_bucket",
+]
 
 # one rounding, where the result leaves
 TARGET = Target(name="torch", precision="strict", requires={"torch": "torch"})
