@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from attnspec.oracle.plan import Plan
 
 Erring = tuple[Array, Any]
+APART = (("activations", "output"),)
+"""Marks that may be two roundings though one stands directly on the other: the sums of attention
+may be stored before they are divided by the row's total, and again after it."""
 
 
 class Errors(ErringReductions):
@@ -233,12 +236,12 @@ class Errors(ErringReductions):
     # -- marks --------------------------------------------------------------------------------
 
     def marked(self, op: Op, plan: Plan) -> Format:
-        """The format to which a mark rounds. A table that is itself the result is in its own
-        format already: where that is the output's, nothing is rounded again."""
+        """The format to which a mark rounds: what the mark directly below has brought to this
+        format already, it leaves as it is."""
         fmt = self.contract.format(op.extra)
         inner = plan.tape.ops[op.args[0]]
-        table = inner.name == "rnd" and (inner.extra, op.extra) == ("tables", "output")
-        return self.work(op) if table and self.contract.format("tables") == fmt else fmt
+        again = inner.name == "rnd" and self.contract.format(inner.extra) == fmt
+        return self.work(op) if again and (inner.extra, op.extra) not in APART else fmt
 
     def rnd(self, op: Op, plan: Plan) -> Closure:
         """The rounding to the format that a mark's place may be stored in."""

@@ -119,9 +119,9 @@ class Emulated(Float64):
         fmt, work = self.contract.format(op.extra), self.contract.format(op.place)
         inner = plan.tape.ops[op.args[0]]
         unrounded = inner.name == "real"
-        if (inner.name, inner.extra, op.extra) == ("rnd", "tables", "output"):
-            # a rounding to the format in which the table is already changes nothing
-            fmt = work if fmt == self.contract.format("tables") else fmt
+        if inner.name == "rnd" and (inner.extra, op.extra) != ("activations", "output"):
+            # a second rounding to one format changes nothing; between these two is a division
+            fmt = work if fmt == self.contract.format(inner.extra) else fmt
         if fmt.roundoff <= work.roundoff and not unrounded:
             return lambda a: a
         return lambda a: self.off(a, fmt, exact=unrounded)
