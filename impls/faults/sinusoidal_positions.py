@@ -198,7 +198,7 @@ FAULTS = (
         reason="rounds the frequencies to bfloat16, as a cast of the whole model does to a buffer, "
         "so that the error of the angle grows with the position",
         remedy="Keep the frequencies in float32 whatever the model is cast to.",
-        law="sinusoidal.every_other_pair",
+        law="sinusoidal.frequencies_read_off",
         functions=by_table(_bfloat16_frequencies),
     ),
     Fault(
