@@ -259,11 +259,11 @@ class Deviations:
 
         return function
 
-    def softmax(self, op: Op, plan: Plan) -> Closure:
-        """As are the others that have no variance of their own."""
+    def _without_variance(self, op: Op, plan: Plan) -> Closure:
+        """Of these operations the worst case alone is known."""
         return self._constant(getattr(self.errors, op.name)(op, plan))
 
-    parted = rsum = rdot = scatter = softmax
+    softmax = parted = rsum = rdot = scatter = _without_variance
 
     # -- marks and comparisons --------------------------------------------------------------------
 
