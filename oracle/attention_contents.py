@@ -206,7 +206,7 @@ def arrays_of(
     made: list[Array] = []
     for shape, pattern, over in zip(shapes, patterns, (near, near, wide), strict=True):
         # keys and values are repeated for the heads of a group; queries never are
-        own = made == [] and dress.layout == "heads-repeated"
+        own = not made and dress.layout == "heads-repeated"
         drawn = shape if own else stored_shape(shape, dress.layout)
         made.append(filled(pattern, rng, drawn, over))
     if sharp:

@@ -45,10 +45,9 @@ def lost_in_parts(
     slope = 4.0 * max(u, contract.format("lse").roundoff)
     common = 2.0 * gamma(n + channels + STEPS, u) + 8.0 * LIBRARY_ULPS * u
 
-    levels_of = levels * slope, levels * (common + slope * math.log(max(n, 1)))
+    each, all_alike = levels * slope, levels * (common + slope * math.log(max(n, 1)))
 
     def lost(p: Erring, sizes: Array, logits: Array, seen: Array) -> Array:
-        each, all_alike = levels_of
         largest = np.maximum.reduce(np.where(seen, logits, -np.inf), axis=axis, keepdims=True)
         # the logarithm of a part's sum lies between the logit and that of the row, which is the
         # largest logit, or more by no more than log n
