@@ -80,7 +80,7 @@ def summary(judgement: Judgement) -> str:
     if worst is None:
         return "nothing was compared"
     comparison, found = worst
-    if comparison.allowance is None:
+    if _is_exact(comparison, found):
         return f"{_place(comparison, found)} differs where the same bits are due"
     return f"{_place(comparison, found)} is off by {found.ratio:.3g} times the allowance"
 
@@ -115,7 +115,7 @@ def _what_happened(judgement: Judgement) -> str:
         f"  actual    {_number(comparison.actual[found.index])}",
         f"  expected  {_number(comparison.expected[found.index])}",
     ]
-    if comparison.allowance is None:
+    if comparison.allowance is None or _is_exact(comparison, found):
         lines.append("  allowed   the same bits")
     else:
         allowance = float(comparison.allowance[found.index])
@@ -123,6 +123,11 @@ def _what_happened(judgement: Judgement) -> str:
         lines.append(f"  allowed   {allowance:.3g}")
         lines.append(f"  ratio     {found.ratio:.3g}")
     return "\n".join(lines)
+
+
+def _is_exact(comparison: Comparison, found: Verdict) -> bool:
+    """Whether nothing is rounded on the way to the element."""
+    return comparison.allowance is None or not comparison.allowance[found.index]
 
 
 def _place(comparison: Comparison, found: Verdict) -> str:
