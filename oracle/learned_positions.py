@@ -142,7 +142,7 @@ LAWS: tuple[Law, ...] = (
         other_rows_change_nothing,
         claims=("learned_positions.definition",),
         rejects=("learned_positions.table_centred",),
-        blind_to=("learned_positions.scaled", "learned_positions.positions_ignored"),
+        blind_to=("learned_positions.scaled",),
     ),
     _law(
         "outside_is_an_error",
