@@ -17,6 +17,7 @@ from attnspec.impls.faults.attention_steps import (
     weighted,
 )
 from attnspec.impls.faults.fault import Fault
+from attnspec.impls.faults.softmax import LOG2_E
 
 
 def by_lse(changed: Callable[[Tensor, Tensor], Tensor]) -> Functions:
@@ -225,7 +226,7 @@ FAULTS = (
         reason="returns the log-sum-exp as a power of two; it's a natural logarithm",
         remedy="Divide by log2(e) where the log-sum-exp leaves.",
         law="attention.lse_matches_oracle",
-        functions=by_lse(lambda masked, lse: lse * math.log2(math.e)),
+        functions=by_lse(lambda masked, lse: lse * LOG2_E),
         report="sgl-project/sglang #33064",
     ),
     Fault(

@@ -22,9 +22,8 @@ from attnspec.impls.faults.attention_backward import (
 from attnspec.impls.faults.attention_memory import by_reading
 from attnspec.impls.faults.attention_steps import Call, by_call, hidden, scores
 from attnspec.impls.faults.fault import Fault
+from attnspec.impls.faults.softmax import LOG2_E
 from attnspec.impls.faults.views import overwrite, read_as_contiguous
-
-LOG2_E = 1.4426950408889634
 
 
 class _Overwrites(torch.autograd.Function):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -32,6 +31,7 @@ from attnspec.impls.faults.attention_steps import (
     weighted,
 )
 from attnspec.impls.faults.fault import Fault
+from attnspec.impls.faults.softmax import LOG2_E
 
 HALVES = ("bfloat16", "float16")
 WIDE = {"scores": "accumulate"}
@@ -137,7 +137,7 @@ def _values_in_bfloat16(given: Call) -> Call:
 def _exp_interpolated(masked: Tensor) -> Results:
     steps, seen = 16, masked > -torch.inf
     largest = masked.masked_fill(~seen, -1e4).detach().amax(-1, keepdim=True)
-    exponents = (masked - largest).masked_fill(~seen, -1e4) * math.log2(math.e)
+    exponents = (masked - largest).masked_fill(~seen, -1e4) * LOG2_E
     below = (exponents.detach() * steps).floor() / steps
     slope = steps * (2.0 ** (1 / steps) - 1.0)
     numerators = torch.exp2(below) * (1.0 + slope * (exponents - below))

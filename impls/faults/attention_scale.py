@@ -29,8 +29,7 @@ from attnspec.impls.faults.attention_steps import (
     weighted,
 )
 from attnspec.impls.faults.fault import Fault
-
-LOG2_E = math.log2(math.e)
+from attnspec.impls.faults.softmax import LOG2_E
 
 
 def by_default_scale(scale: Callable[[Call], float]) -> Functions:

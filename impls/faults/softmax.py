@@ -13,6 +13,8 @@ from attnspec.impls import softmax as right
 from attnspec.impls.faults.fault import Fault
 
 Functions = Callable[[], Mapping[str, Callable[..., Any]]]
+LOG2_E = math.log2(math.e)
+"""By which exponents to base two are the larger."""
 
 
 def by_rows(weights: Callable[[Tensor], Tensor]) -> Functions:
@@ -47,7 +49,7 @@ def _maximum_of_all_rows(rows: Tensor) -> Tensor:
 
 
 def _exp_interpolated(rows: Tensor) -> Tensor:
-    exponents = shifted(rows) * math.log2(math.e)
+    exponents = shifted(rows) * LOG2_E
     steps = 16
     below = (exponents.detach() * steps).floor() / steps
     slope = steps * (2.0 ** (1 / steps) - 1.0)
