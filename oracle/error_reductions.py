@@ -26,6 +26,41 @@ if TYPE_CHECKING:
 Erring = tuple[Array, Any]
 
 
+class Summed(tuple[Array, Any]):  # noqa: SLOT001  # attributes of a tuple need a dict
+    """A sum and its error, with what it was added up from: an implementation may add up at once
+    what goes on to be added up further, as a matrix product over the rows of all heads does."""
+
+    sizes: Array
+    """The sum of the sizes of the terms."""
+    terms: int
+    """How many they are."""
+    parts: Any
+    """How often the running sum may be stored; 0 for not at all."""
+
+
+def summed(pair: Erring, sizes: Array, terms: int, parts: Any = 0) -> Summed:
+    """A sum that remembers its terms."""
+    found = Summed(pair)
+    found.sizes, found.terms, found.parts = sizes, terms, parts
+    return found
+
+
+def still_summed(before: Erring, after: Erring, factor: Any = 1.0) -> Erring:
+    """The same sum under a mark, or times a factor of such a size: code that goes on adding does
+    not stop there."""
+    if not isinstance(before, Summed):
+        return after
+    return summed(after, before.sizes * factor, before.terms, before.parts)
+
+
+def either_summed(a: Erring, b: Erring, chosen: Erring) -> Erring:
+    """Two forms of a sum, the worse of both."""
+    if not (isinstance(a, Summed) and isinstance(b, Summed)):
+        return chosen
+    worse = np.maximum
+    return summed(chosen, worse(a.sizes, b.sizes), max(a.terms, b.terms), worse(a.parts, b.parts))
+
+
 def _unless_partial_sums_overflow(e: Any, reach: Array, fmt: Format) -> Any:
     """The error of a sum in any order: unknown where the sizes of its terms together reach the
     overflow threshold, as some order's partial sum does then."""
@@ -60,7 +95,7 @@ class ErringReductions:
             )
             reach = size + e
             e = e + (g * reach + np.minimum(reach, tiny))
-            return v, _unless_partial_sums_overflow(e, reach, fmt)
+            return summed((v, _unless_partial_sums_overflow(e, reach, fmt)), reach, n)
 
         return function
 
@@ -82,24 +117,28 @@ class ErringReductions:
     def dot(self, op: Op, plan: Plan) -> Closure:
         """Products and their sum in any order: gamma_k of the sum of their sizes, and each of the
         products and partial sums may underflow. Operands may be rounded to `products` first."""
-        formed, register = self.products(op, plan), Contraction(op, plan).register
+        formed, contraction = self.products(op, plan), Contraction(op, plan)
+        register, terms = contraction.register, contraction.terms
 
         def function(a: Erring, b: Erring) -> Erring:
-            v, e, _ = formed(a, b)
-            return register(v), register(e)
+            v, e, size = (register(x) for x in formed(a, b))
+            for one, other in ((a, b), (b, a)) if not op.extra else ():
+                if isinstance(one, Summed):
+                    return still_summed(one, (v, e), np.abs(other[0]) + other[1])
+            return summed((v, e), size, terms)
 
         return function
 
     def rdot(self, op: Op, plan: Plan) -> Closure:
         """A contraction that may be stored on its way."""
-        formed, register = self.products(op, plan), Contraction(op, plan).register
+        formed, contraction = self.products(op, plan), Contraction(op, plan)
+        register, terms = contraction.register, contraction.terms
         storing = self.storing(op)
 
         def function(a: Erring, b: Erring, count: Array) -> Erring:
-            v, e, size = formed(a, b)
-            if storing is None:
-                return register(v), register(e)
-            return register(v), register(e) + storing(register(size), count)
+            v, e, size = (register(x) for x in formed(a, b))
+            e = e if storing is None else e + storing(size, count)
+            return summed((v, e), size, terms, count)
 
         return function
 
@@ -144,11 +183,11 @@ class ErringReductions:
         storing = self.storing(op)
 
         def function(a: Erring, count: Array) -> Erring:
-            v, e = added(a)
-            if storing is None:
-                return v, e
-            size = np.add.reduce(np.abs(a[0]) + a[1], axis=op.extra, keepdims=True)
-            return v, e + storing(size, count)
+            total: Summed = added(a)
+            v, e = total
+            if storing is not None:
+                e = e + storing(total.sizes, count)
+            return summed((v, e), total.sizes, total.terms, count)
 
         return function
 
@@ -169,11 +208,19 @@ class ErringReductions:
         return added
 
     def scatter(self, op: Op, plan: Plan) -> Closure:
-        """Terms that meet at a place, in any order; a place of one term is exact."""
+        """Terms that meet at a place, in any order; a place of one term is exact. Terms that are
+        sums themselves may be added up one by one with theirs."""
         scattering = Scattering(op, plan)
         fmt, storing = self.work(op), self.storing(op)
-        steps = np.maximum(scattering.counts - 1, 0)
-        growth = steps * fmt.roundoff / (1.0 - steps * fmt.roundoff)
+        counts = scattering.counts
+
+        def lost(size: Array, steps: Array, known: float, parts: Any) -> Array:
+            """What so many additions lose, beyond the growth that is `known`."""
+            grown = steps * fmt.roundoff
+            with np.errstate(divide="ignore"):
+                growth = np.where(grown < 1.0, grown / (1.0 - grown) - known, np.inf)
+            e: Array = growth * size + np.minimum(size, steps * fmt.underflow)
+            return e if storing is None else e + storing(size, parts)
 
         def moved(a: Erring, _: Array) -> Erring:
             return scattering(a[0]), scattering(a[1]) if np.ndim(a[1]) else a[1]
@@ -184,10 +231,13 @@ class ErringReductions:
         def function(a: Erring, _: Array) -> Erring:
             e = scattering(np.broadcast_to(a[1], a[0].shape))
             size = scattering(np.abs(a[0])) + e
-            e = e + growth * size + np.minimum(size, steps * fmt.underflow)
-            if storing is not None:
-                e = e + storing(size, scattering.counts)
-            return scattering(a[0]), e
+            own = lost(size, np.maximum(counts - 1, 0), 0.0, counts)
+            if isinstance(a, Summed) and a.terms > 1:
+                sizes = scattering(np.broadcast_to(a.sizes, a[0].shape))
+                known = gamma(a.terms - 1, fmt.roundoff)
+                steps = np.maximum(counts * a.terms - 1, 0)
+                own = np.maximum(own, lost(sizes, steps, known, counts * a.parts))
+            return scattering(a[0]), e + own
 
         return function
 

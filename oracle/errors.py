@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnspec.oracle.algebra import Array, Closure, full_shape
-from attnspec.oracle.error_reductions import ErringReductions
+from attnspec.oracle.error_reductions import ErringReductions, either_summed, still_summed
 from attnspec.oracle.precision import LIBRARY_ULPS, Contract, Format
 from attnspec.oracle.rounding import (
     overflowed,
@@ -248,14 +248,14 @@ class Errors(ErringReductions):
         fmt, work = self.marked(op, plan), self.work(op)
         unrounded = plan.tape.ops[op.args[0]].name == "real"
         if fmt.roundoff <= work.roundoff and not unrounded:
-            return lambda a: overflowed(a, fmt)
+            return lambda a: still_summed(a, overflowed(a, fmt))
         if unrounded:
             # an integer or an input that no operation has rounded yet
             return lambda a: (
                 a[0],
                 a[1] + np.where(representable(a[0], fmt), 0.0, fmt.roundoff * np.abs(a[0])),
             )
-        return lambda a: stored(a, fmt)
+        return lambda a: still_summed(a, stored(a, fmt))
 
     def rnds(self, op: Op, plan: Plan) -> Closure:
         """A running value that is stored so many times, each rounding of its size."""
@@ -264,7 +264,7 @@ class Errors(ErringReductions):
 
     def either(self, op: Op, plan: Plan) -> Closure:
         """The first form's value, the larger of the two forms' errors."""
-        return lambda a, b: (a[0], np.maximum(a[1], b[1]))
+        return lambda a, b: either_summed(a, b, (a[0], np.maximum(a[1], b[1])))
 
     # -- comparisons, which end the algebra: they are taken at the exact value -----------------
 
