@@ -1,0 +1,39 @@
+"""The rotation of DeepSeek-V2's position stream, by complex numbers."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from attnspec.target import Target
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TARGET = Target(
+    name="transformers.deepseek_complex",
+    # float64 channels turn in float32 too
+    dtypes=("float32", "bfloat16", "float16"),
+    requires={"torch": "torch", "transformers": "transformers"},
+)
+
+
+def rope(x: Tensor, positions: Tensor, *, base: float = 10000.0) -> Tensor:
+    """`apply_rotary_emb` with the angles of a rotary module made from a config."""
+    from transformers.models.deepseek_v2.modeling_deepseek_v2 import apply_rotary_emb
+
+    turning = _deepseek(x.shape[-1], base)(
+        x, positions if positions.ndim == 2 else positions.unsqueeze(0)
+    )
+    result: Tensor = apply_rotary_emb(x, x, turning)[0]
+    return result
+
+
+@lru_cache(maxsize=64)
+def _deepseek(channels: int, base: float) -> Any:
+    from transformers import DeepseekV2Config
+    from transformers.models.deepseek_v2.modeling_deepseek_v2 import DeepseekV2RotaryEmbedding
+
+    parameters = {"rope_type": "default", "rope_theta": base}
+    config = DeepseekV2Config(qk_rope_head_dim=channels, rope_parameters=parameters)
+    return DeepseekV2RotaryEmbedding(config)
