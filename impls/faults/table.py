@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attnspec.impls.faults import (
     alibi_bias,
+    alibi_bias_memory,
     alibi_slopes,
     attention,
     attention_axes,
@@ -47,7 +48,11 @@ from attnspec.impls.faults import (
     softmax_memory,
     softmax_shape,
     t5_bias,
+    t5_bias_calls,
+    t5_bias_gradients,
     t5_bucket,
+    t5_bucket_calls,
+    t5_bucket_thresholds,
 )
 from attnspec.impls.faults.fault import Fault
 
@@ -62,9 +67,14 @@ FAULTS: tuple[Fault, ...] = (
     *learned_positions.FAULTS,
     *learned_positions_gradients.FAULTS,
     *t5_bucket.FAULTS,
+    *t5_bucket_thresholds.FAULTS,
+    *t5_bucket_calls.FAULTS,
     *t5_bias.FAULTS,
+    *t5_bias_calls.FAULTS,
+    *t5_bias_gradients.FAULTS,
     *alibi_slopes.FAULTS,
     *alibi_bias.FAULTS,
+    *alibi_bias_memory.FAULTS,
     *rope.FAULTS,
     *rope_angles.FAULTS,
     *rope_positions.FAULTS,
