@@ -33,6 +33,7 @@ LIBRARIES = (
     "onnxruntime",
     "jax",
     "openvino",
+    "positional_encodings",
     "rotary_embedding_torch",
     "x_transformers",
     "transformers",
