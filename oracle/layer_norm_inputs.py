@@ -1,7 +1,216 @@
-"""Calls of layer_norm."""
+"""Calls of layer_norm: rows on which statistics differ, with and without weight and bias."""
 
 from __future__ import annotations
 
-from attnspec.oracle.family import Family
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, cast
 
-FAMILIES: tuple[Family, ...] = ()
+import numpy as np
+
+from attnspec.oracle.family import DRESSES, PLAIN, Draw, Dress, Family, Form, Scope
+from attnspec.oracle.law import Inputs
+from attnspec.oracle.norm_rows import (
+    BALANCED,
+    CONSTANT,
+    GAINS,
+    OFFSET,
+    ROWS,
+    SPREAD,
+    Rows,
+    channels,
+    eps_forms,
+    filled_rows,
+    no_rows,
+    row_shapes,
+    several_rows,
+)
+from attnspec.oracle.shapes import Need, Shape, even, several
+from attnspec.oracle.values import PATTERNS, Pattern, span
+
+Array = np.ndarray[Any, Any]
+
+DEFAULT_EPS = 1e-5
+
+
+class Affine(NamedTuple):
+    """What is drawn for weight and bias; `None` for left out. A function that does not take one
+    of them goes without."""
+
+    weight: Pattern | None
+    bias: Pattern | None
+
+
+BIASES: tuple[Pattern, ...] = (PATTERNS["zeros"], *GAINS, PATTERNS["normal"])
+AFFINE: tuple[Affine, ...] = (
+    Affine(None, None),
+    Affine(GAINS[0], None),
+    Affine(None, BIASES[0]),
+    *(
+        Affine(weight, bias)
+        for turn, weight in enumerate((*GAINS, *GAINS))
+        for bias in (BIASES[turn % len(BIASES)], BIASES[(turn + 3) % len(BIASES)])
+    ),
+    *(Affine(weight, None) for weight in GAINS),
+    *(Affine(None, bias) for bias in BIASES[:3]),
+    *(Affine(None, None),) * 4,
+)
+"""Simplest first; repeated as often as they shall be drawn."""
+BARE: tuple[Affine, ...] = (Affine(None, None),)
+BOTH: tuple[Affine, ...] = tuple(a for a in AFFINE if a.weight is not None and a.bias is not None)
+BIASED: tuple[Affine, ...] = tuple(
+    Affine(weight, bias) for bias in GAINS for weight in (None, *GAINS[1:4])
+)
+"""A bias of no zeros."""
+
+
+def _not_too_large(dresses: tuple[Dress, ...]) -> tuple[Dress, ...]:
+    """Those without numbers whose squares overflow every format: of their rows nothing is
+    promised."""
+    return tuple(d for d in dresses if not any("largest" in name for _, name in d.specials))
+
+
+def _forms(
+    scope: Scope,
+    *,
+    need: Need = bool,
+    keep: Callable[[Shape], bool] = bool,
+    table: tuple[Shape, ...] | None = None,
+) -> tuple[Form, ...]:
+    shapes = row_shapes(scope, need=need) if table is None else row_shapes(scope, table, need)
+    kept = tuple(shape for shape in shapes if keep(shape))
+    return eps_forms(scope, kept or shapes)
+
+
+def _three(width: int) -> bool:
+    return width > 2
+
+
+def _empty_forms(scope: Scope) -> tuple[Form, ...]:
+    return tuple(Form(shape, {}) for shape in no_rows(scope))
+
+
+MANY: tuple[Shape, ...] = (
+    (17, 2), (33, 3), (5, 13, 4), (64, 5), (65, 8), (3, 40, 6), (2, 5, 13, 3), (129, 4), (257, 3),
+    (300, 5), (4, 100, 7), (513, 2), (1030, 3),
+)  # fmt: skip
+"""Rows by the hundred, over one leading axis or several."""
+
+
+def _build(scope: Scope, drawn: Draw, *, least: int = 1) -> Inputs:
+    """A call. The variance never counts: a mean of squares is coherent."""
+    form, affine, pattern, dress, seed = drawn
+    rows = cast("Rows", pattern)
+    rng = np.random.default_rng(seed)
+    sizes = span(scope.dtype, "values")
+    eps = float(form.options.get("eps", DEFAULT_EPS))
+    arrays = {"x": filled_rows(rng, form.shape, rows, dress, sizes, eps)}
+    told = [rows.name]
+    for name, of in affine._asdict().items():
+        if of is not None and name in scope.accepts:
+            arrays[name] = channels(rng, form.shape[-1], of, sizes)
+            told.append(f"{name}: {of.name}")
+    return Inputs(
+        component="layer_norm",
+        dtype=scope.dtype,
+        arrays=arrays,
+        options=dict(form.options),
+        layout="contiguous"
+        if len(form.shape) == 1 and dress.layout == "expanded"
+        else dress.layout,
+        pattern="; ".join(told),
+        signed=False,
+        seed=seed,
+    )
+
+
+def _family(
+    name: str,
+    says: str,
+    *,
+    extras: tuple[Affine, ...] = AFFINE,
+    forms: Callable[[Scope], tuple[Form, ...]] = _forms,
+    patterns: tuple[Rows, ...] = ROWS,
+    dresses: tuple[Dress, ...] = _not_too_large(DRESSES),
+) -> Family:
+    return Family(
+        name=name,
+        component="layer_norm",
+        says=says,
+        forms=forms,
+        extras=extras,
+        build=_build,
+        patterns=patterns,
+        dresses=dresses,
+    )
+
+
+FAMILIES: tuple[Family, ...] = (
+    _family("layer_norm", "any rows"),
+    _family(
+        "layer_norm_bare",
+        "rows of different entries, without weight and bias",
+        extras=BARE,
+        forms=partial(_forms, need=several),
+        patterns=(*SPREAD, *OFFSET),
+        dresses=PLAIN,
+    ),
+    _family(
+        "layer_norm_offset",
+        "rows of three and more whose mean is large beside their deviation",
+        forms=partial(_forms, need=_three),
+        patterns=OFFSET,
+        dresses=PLAIN,
+    ),
+    _family(
+        "layer_norm_constant",
+        "every row has one number, and the bias is not zero",
+        extras=BIASED,
+        patterns=CONSTANT,
+        dresses=PLAIN,
+    ),
+    _family(
+        "layer_norm_eps",
+        "rows of mean 0 whose variance is about eps, without weight and bias",
+        extras=BARE,
+        forms=partial(_forms, need=even),
+        patterns=BALANCED,
+        dresses=PLAIN,
+    ),
+    _family(
+        "layer_norm_affine",
+        "rows of different entries, with a weight and a bias",
+        extras=BOTH,
+        forms=partial(_forms, need=several),
+        patterns=SPREAD,
+        dresses=PLAIN,
+    ),
+    _family(
+        "layer_norm_rows",
+        "two rows and more",
+        forms=partial(_forms, keep=several_rows),
+        patterns=(*SPREAD, *OFFSET),
+    ),
+    _family(
+        "layer_norm_gradients",
+        "rows of three and more, of different entries",
+        forms=partial(_forms, need=_three),
+        patterns=SPREAD,
+    ),
+    _family(
+        "layer_norm_many_rows",
+        "rows by the hundred, with a weight and a bias",
+        extras=BOTH,
+        forms=partial(_forms, need=several, table=MANY),
+        patterns=SPREAD,
+        dresses=PLAIN,
+    ),
+    _family(
+        "layer_norm_empty",
+        "no row",
+        extras=AFFINE[:8],
+        forms=_empty_forms,
+        patterns=ROWS[:1],
+        dresses=PLAIN,
+    ),
+)

@@ -70,6 +70,12 @@ def _alternating(_rng: np.random.Generator, shape: Shape, _span: Span) -> Array:
     return np.broadcast_to(np.where(np.arange(shape[-1]) % 2 == 0, 1.0, -1.0), shape).copy()
 
 
+def _balanced(rng: np.random.Generator, shape: Shape, span: Span) -> Array:
+    """The same, every row of another size around 1."""
+    sizes = np.exp2(rng.uniform(-2.0, 2.0, (*shape[:-1], 1)))
+    return _alternating(rng, shape, span) * sizes
+
+
 def _constant_rows(rng: np.random.Generator, shape: Shape, _span: Span) -> Array:
     return np.broadcast_to(_means(rng, shape, -3, 8), shape).copy()
 
@@ -139,6 +145,8 @@ _NEAR = (
     _rows("near eps", _near, near_eps=True),
     _rows("near eps, with a mean", _near_with_mean, near_eps=True),
 )
+BALANCED: tuple[Rows, ...] = (_rows("1 and -1 by turns, near eps", _balanced, near_eps=True),)
+"""Rows of mean 0 whose mean square is a number of the dtype, squared: about eps."""
 OFFSET: tuple[Rows, ...] = (
     _rows("a mean and a small spread", _mean_and_spread),
     _rows("a mean and a few steps", _mean_and_steps),
