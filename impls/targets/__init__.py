@@ -20,6 +20,11 @@ TARGETS: Mapping[str, str] = {
     "torch.total_window": "attnspec.impls.targets.torch_total_window",
     "torch.tiled_heads": "attnspec.impls.targets.torch_tiled_heads",
     "torch.nan_rows": "attnspec.impls.targets.torch_nan_rows",
+    "torch.rms_by_blocks": "attnspec.impls.targets.torch_rms_by_blocks",
+    "torch.rms_one_plus": "attnspec.impls.targets.torch_rms_one_plus",
+    "torch.rms_outside": "attnspec.impls.targets.torch_rms_outside",
+    "torch.rms_clamped": "attnspec.impls.targets.torch_rms_clamped",
+    "torch.rms_without_eps": "attnspec.impls.targets.torch_rms_without_eps",
     "torch.by_logarithm": "attnspec.impls.targets.torch_by_logarithm",
     "torch.sdpa": "attnspec.impls.targets.torch_sdpa",
     "torch.sdpa_flash": "attnspec.impls.targets.torch_sdpa_flash",
@@ -47,6 +52,7 @@ TARGETS: Mapping[str, str] = {
     "positional-encodings": "attnspec.impls.targets.positional_encodings",
     "positional-encodings.cast": "attnspec.impls.targets.positional_encodings_cast",
     "mlx.sinusoidal": "attnspec.impls.targets.mlx_sinusoidal",
+    "mlx.sinusoidal_wide": "attnspec.impls.targets.mlx_sinusoidal_wide",
     "mlx": "attnspec.impls.targets.mlx",
     "mlx.default": "attnspec.impls.targets.mlx_default",
     "mlx.half": "attnspec.impls.targets.mlx_half",
@@ -66,6 +72,7 @@ KNOWN_TO_FAIL: Mapping[str, str] = {
     "x-transformers.flash": "more queries than keys: causality is top-left, but not beside a mask",
     "jax.lowest_bias": "a finite bias can lie below what hides a key",
     "positional-encodings.cast": "positions and frequencies are rounded to the dtype of the model",
+    "mlx.sinusoidal_wide": "the logarithms of wide rows' frequencies are differences",
     "mlx.default": "rows in half precision are summed in half precision",
 }
 """Targets with a defect of their library, each a row of BUGS.md. A run over all targets expects
