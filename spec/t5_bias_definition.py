@@ -23,17 +23,31 @@ def displacement(i: sp.Expr, j: sp.Expr, t: sp.Expr, s: sp.Expr) -> sp.Expr:
     return j - (i + s - t)
 
 
-def t5_bias(*, bidirectional: bool) -> Definition:
-    """table[bucket, h] -> bias[h, i, j], for t <= s. Entries are read, not computed: exact."""
-    row = bucket(displacement(_i, _j, _t, _s), bidirectional=bidirectional)
+def _of_table(name: str, *, bidirectional: bool, nudge: int = 0) -> Definition:
+    row = bucket(displacement(_i, _j, _t, _s), bidirectional=bidirectional, nudge=nudge)
     return Definition(
-        "t5_bias",
+        name,
         _table[row, _h],
         ((_h, _heads), (_i, _t), (_j, _s)),
         (_table,),
         (_heads, _t, _s, num_buckets, max_distance),
         directions(bidirectional=bidirectional),
     )
+
+
+def t5_bias(*, bidirectional: bool) -> Definition:
+    """table[bucket, h] -> bias[h, i, j], for t <= s. Entries are read, not computed: exact."""
+    return _of_table("t5_bias", bidirectional=bidirectional)
+
+
+def t5_bias_by_logarithm(*, bidirectional: bool) -> tuple[Definition, Definition]:
+    """The biases of the least and of the greatest bucket that the usual recipe may give
+    (`t5_bucket_by_logarithm`). They read other entries next to a threshold only."""
+    least, most = (
+        _of_table(f"t5_bias.{name}", bidirectional=bidirectional, nudge=nudge)
+        for name, nudge in (("least", -1), ("most", 1))
+    )
+    return least, most
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attnspec.impls.attention import attention
 from attnspec.impls.learned_positions import learned_positions
+from attnspec.impls.rms_norm import rms_norm
 from attnspec.impls.rope import rope, rope_apply
 from attnspec.impls.sinusoidal import sinusoidal
 from attnspec.impls.softmax import softmax
@@ -15,6 +16,7 @@ __all__ = [
     "TARGET",
     "attention",
     "learned_positions",
+    "rms_norm",
     "rope",
     "rope_apply",
     "sinusoidal",
