@@ -43,16 +43,21 @@ class Tied:
     """Wrong implementations that these laws reject, in the catalogue's order."""
 
 
-def component_of(claim: Claim) -> str:
-    """The word before the point of its id."""
-    return claim.id.partition(".")[0]
+def component_of(id: str) -> str:
+    """The component to which an id belongs: the word before the point."""
+    return id.partition(".")[0]
+
+
+def _components() -> dict[str, None]:
+    """Those that have a claim, in the register's order."""
+    return dict.fromkeys(component_of(claim.id) for claim in CLAIMS)
 
 
 def chosen(choice: Choice) -> tuple[Claim, ...]:
     """The claims of a choice, in the register's order; names in any case. Raises UsageError for a
     name that the register does not know, and where nothing is left."""
     fields: tuple[tuple[str, Sequence[str], Iterable[str], Callable[[Claim], str]], ...] = (
-        ("component", choice.components, dict.fromkeys(map(component_of, CLAIMS)), component_of),
+        ("component", choice.components, _components(), lambda c: component_of(c.id)),
         ("document", choice.documents, [d.number for d in DOCUMENTS], lambda c: c.source.document),
         ("verdict", choice.verdicts, VERDICTS, lambda c: c.verdict),
         ("proof form", choice.forms, FORMS, lambda c: c.form),
@@ -82,7 +87,7 @@ def claim_of(name: str) -> Claim:
 
 def _near(given: str) -> str:
     """What somebody may have meant who named no claim."""
-    if given.lower() in map(component_of, CLAIMS):
+    if given.lower() in _components():
         return f" `attnspec claims --component {given.lower()}` lists those of the component"
     numbers = [claim.number for claim in CLAIMS if claim.number]
     letter, digits = _parts(given) or ("", "")
@@ -105,9 +110,14 @@ def original(claim: Claim) -> Claim:
     return claim_of(claim.same_as) if claim.same_as else claim
 
 
+def laws_on(claim: Claim, laws: Iterable[Law]) -> tuple[Law, ...]:
+    """Those of these laws that rest on a claim."""
+    return tuple(law for law in laws if claim.id in law.claims)
+
+
 def tied(claim: Claim) -> Tied:
     """The laws that name a claim, and the faults that they reject."""
-    laws = tuple(law for law in all_laws() if claim.id in law.claims)
+    laws = laws_on(claim, all_laws())
     named = {law.id for law in laws}
     rejected = {fault for law in laws for fault in law.rejects}
     faults = tuple(f for f in all_faults().values() if f.id in rejected or f.law in named)
@@ -135,7 +145,7 @@ def _row(claim: Claim) -> dict[str, Any]:
     return {
         "id": claim.id,
         "number": claim.number or None,
-        "component": component_of(claim),
+        "component": component_of(claim.id),
         "document": claim.source.document,
         "section": claim.source.section,
         "verdict": claim.verdict,

@@ -151,7 +151,7 @@ def print_proofs(console: Console, proofs: Sequence[Proof]) -> None:
             for problem in proof.problems:
                 print_line(console, f"{INDENT}{problem}")
     failed = sum(not proof.holds for proof in proofs)
-    steps = sum(proof.steps for proof in proofs)
+    steps = sum(len(proof.steps) for proof in proofs)
     slowest = max(proofs, key=lambda proof: proof.seconds)
     which = "the slowest, " + slowest.claim + "," if len(proofs) > 1 else slowest.claim
     print_line(

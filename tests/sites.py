@@ -12,7 +12,8 @@ from urllib.parse import unquote
 from justhtml import Element, JustHTML
 
 from attnspec.docs.building import build
-from attnspec.docs.content import Register, component_of, register
+from attnspec.docs.content import Register, register
+from attnspec.register import component_of
 
 COMPONENTS = ("softmax", "t5_bucket", "kv_cache")
 """Of a small site: one with laws and mistakes, one with a picture, one without either."""

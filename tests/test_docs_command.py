@@ -193,8 +193,9 @@ def test_numbers_of_a_counterexample() -> None:
         derivation=None,
         counterexample=lambda: Counterexample("x = 1", sp.Integer(3), sp.Rational(-1, 3)),
     )
-    shown = proofs.proof(claim).shown
-    assert shown is not None
+    counterexample = proofs.proof(claim).counterexample
+    assert counterexample is not None
+    shown = proofs.shown(counterexample)
     assert (shown.stated, shown.actual) == ("3", r"- \frac{1}{3}")
     assert shown.decimals == ("", "\N{MINUS SIGN}0.333333")
 

@@ -16,10 +16,10 @@ from attnspec.docs.equations import equations
 from attnspec.docs.formulas import latex_of, mathml
 from attnspec.docs.index import entries
 from attnspec.docs.pages import Pages
-from attnspec.docs.proofs import Proof
 from attnspec.oracle.conventions import CONVENTIONS
 from attnspec.oracle.expected import tape_of
 from attnspec.oracle.source import source
+from attnspec.proving import Proof
 from attnspec.spec import CLAIMS
 from tests.sites import (
     COMPONENTS,
@@ -179,7 +179,7 @@ def test_a_page_changes_with_its_record(site: Site) -> None:
     new = replace(old, statement="another statement", latex="a+b", truth="another truth")
     table = replace(site.table, claims=tuple(new if c is old else c for c in site.table.claims))
     shown = components(table)
-    proved = {c.id: Proof(shown=None) for c in table.claims} | {old.id: proofs.proof(old)}
+    proved = {c.id: Proof(c.id) for c in table.claims} | {old.id: proofs.proof(old)}
     made = Pages(table, shown, proved)
     (component,) = [c for c in shown if new in c.claims]
     text = made.component(component, [])

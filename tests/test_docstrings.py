@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from attnspec.docs.content import component_of, register
+from attnspec.docs.content import register
 from attnspec.oracle.conventions import CONVENTIONS
+from attnspec.register import component_of
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = re.compile(r"`([a-z0-9_]+\.[a-z0-9_]+)`")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
@@ -13,13 +12,13 @@ from attnspec.docs.index import script
 from attnspec.docs.pages import Pages
 from attnspec.docs.place import check_place, replaced
 from attnspec.docs.proofs import proofs
+from attnspec.proving import Progress
 
-Told = Callable[[str, int, int], None]
 ASSETS = ("style.css", "script.js")
 
 
 def build(
-    directory: Path, told: Told, *, workers: int | None = None, table: Register | None = None
+    directory: Path, told: Progress, *, workers: int | None = None, table: Register | None = None
 ) -> int:
     """Write the site of the whole register, or of a smaller one; returns how many pages it has.
     Raises UsageError for a place that cannot be written, before any work, and OpenError for a

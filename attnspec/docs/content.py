@@ -12,7 +12,8 @@ from attnspec.impls.faults.fault import Fault
 from attnspec.oracle.components import CONTRACT
 from attnspec.oracle.conventions import CONVENTIONS, Convention
 from attnspec.oracle.law import Law
-from attnspec.register import VERDICTS
+from attnspec.register import VERDICTS, component_of, laws_on
+from attnspec.register import counts as counts_of
 from attnspec.spec.claim import Claim
 from attnspec.spec.definition import Definition
 
@@ -28,7 +29,7 @@ class Register:
 
     def laws_of(self, claim: Claim) -> list[Law]:
         """The laws that rest on a claim."""
-        return [law for law in self.laws if claim.id in law.claims]
+        return list(laws_on(claim, self.laws))
 
     def repeats_of(self, claim: Claim) -> list[Claim]:
         """The statements that say the same."""
@@ -77,11 +78,6 @@ def definitions() -> tuple[Definition, ...]:
     return tuple(found)
 
 
-def component_of(id: str) -> str:
-    """The component to which an id belongs."""
-    return id.partition(".")[0]
-
-
 def components(table: Register) -> tuple[Component, ...]:
     """Every component that has a claim, a definition or a law, in the contract's order; those that
     are none of its functions last."""
@@ -125,9 +121,8 @@ def _about(name: str) -> str:
 
 
 def counts(claims: Iterable[Claim]) -> dict[str, int]:
-    """How many have each verdict."""
-    given: list[str] = [claim.verdict for claim in claims]
-    return {verdict: given.count(verdict) for verdict in VERDICTS}
+    """How many have each verdict, none too."""
+    return dict.fromkeys(VERDICTS, 0) | dict(counts_of(claims))
 
 
 def in_order(claims: Sequence[Claim]) -> list[Claim]:

@@ -11,23 +11,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from attnspec import __version__
-from attnspec.docs.content import (
-    Component,
-    Register,
-    component_of,
-    counts,
-    in_order,
-)  # fmt: skip
+from attnspec.docs.content import Component, Register, counts, in_order
 from attnspec.docs.equations import equations
 from attnspec.docs.formulas import mathml
 from attnspec.docs.picture import Picture
-from attnspec.docs.proofs import Proof
+from attnspec.docs.proofs import shown as shown_of
 from attnspec.impls.faults.fault import Fault
 from attnspec.oracle.conventions import Convention
 from attnspec.oracle.expected import tape_of
 from attnspec.oracle.law import Law
 from attnspec.oracle.source import source
-from attnspec.register import VERDICTS
+from attnspec.proving import Proof
+from attnspec.register import VERDICTS, component_of
 from attnspec.showing import FORMS
 from attnspec.spec.claim import Claim
 from attnspec.spec.sources import DOCUMENTS, Document
@@ -108,6 +103,7 @@ class Pages:
             "law": laws.__getitem__,
             "known": partial(_known, claims),
             "faults": partial(_known, faults),
+            "shown": shown_of,
             "laws_of": table.laws_of,
             "repeats_of": table.repeats_of,
         }
