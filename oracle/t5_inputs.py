@@ -22,7 +22,7 @@ from attnspec.oracle.family import (
 )
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.shapes import Shape, fitted
-from attnspec.oracle.t5_offsets import AT_THE_END, OFFSETS, Offsets
+from attnspec.oracle.t5_offsets import AT_THE_END, OFFSETS, RUNNING, Offsets
 from attnspec.oracle.t5_values import (
     MAX_DISTANCE,
     NUM_BUCKETS,
@@ -78,15 +78,19 @@ def _mixed(usual: list[Form], others: list[Form]) -> tuple[Form, ...]:
 
 
 def _bucket_forms(
-    scope: Scope, *, ways: tuple[bool | None, ...] = DIRECTIONS, sizes: tuple[Size, ...] = SIZES
+    scope: Scope,
+    *,
+    ways: tuple[bool | None, ...] = DIRECTIONS,
+    sizes: tuple[Size, ...] = SIZES,
+    shapes: tuple[Shape, ...] = BUCKET_SHAPES,
 ) -> tuple[Form, ...]:
-    usual = [Form(shape, options) for options in _usual(scope, ways) for shape in BUCKET_SHAPES]
+    usual = [Form(shape, options) for options in _usual(scope, ways) for shape in shapes]
     others = [
         Form(shape, options)
         for way in ways
         for size in sizes
         if (options := _options(scope, way, size)) is not None and _setting(options).legal
-        for shape in BUCKET_SHAPES
+        for shape in shapes
     ]
     return _mixed(usual, others)
 
@@ -221,6 +225,12 @@ EXACT_NUMBERS = 256
 
 FAMILIES: tuple[Family, ...] = (
     _bucket_family("t5_bucket", "any offsets"),
+    _bucket_family(
+        "t5_bucket_every",
+        "every offset from -2000 to 2000",
+        forms=partial(_bucket_forms, shapes=((4001,),)),
+        extras=(RUNNING,),
+    ),
     _bucket_family(
         "t5_bucket_end",
         "T5's own sizes, around the first distance of the last bucket",

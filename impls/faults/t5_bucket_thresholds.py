@@ -97,7 +97,7 @@ FAULTS = (
         reason="lets the wide buckets start one distance early; as many distances as half of a "
         "side's buckets have one of their own",
         remedy="Start the wide buckets at half of a side's buckets.",
-        law="t5_bucket.matches_oracle",
+        law="t5_bucket.every_offset",
         functions=by_wide(_right, fewer=1),
     ),
     Fault(
@@ -144,7 +144,7 @@ FAULTS = (
         kind="K17",
         reason="adds 1 in the logarithm to keep it from log 0, and so moves every threshold",
         remedy="Replace distances below the first wide one before the logarithm, or add nothing.",
-        law="t5_bucket.matches_oracle",
+        law="t5_bucket.every_offset",
         functions=by_share(_one_added),
     ),
     Fault(
@@ -154,7 +154,7 @@ FAULTS = (
         reason="counts as many wide buckets as single ones; where a side has an odd number of "
         "buckets, there is one more",
         remedy="Multiply by the side's buckets less the single ones.",
-        law="t5_bucket.matches_oracle",
+        law="t5_bucket.every_offset",
         functions=by_share(_as_many_as_single),
     ),
     Fault(
@@ -213,7 +213,7 @@ FAULTS = (
         reason="takes the logarithm in float16, so that distances beside a threshold are in the "
         "wrong bucket",
         remedy="Take the logarithm in float32, or compare with thresholds in whole numbers.",
-        law="t5_bucket.matches_oracle",
+        law="t5_bucket.every_offset",
         functions=in_dtype(torch.float16),
     ),
     Fault(
@@ -223,7 +223,7 @@ FAULTS = (
         reason="takes the logarithm in bfloat16, so that distances beside a threshold are in the "
         "wrong bucket",
         remedy="Take the logarithm in float32, or compare with thresholds in whole numbers.",
-        law="t5_bucket.matches_oracle",
+        law="t5_bucket.every_offset",
         functions=in_dtype(torch.bfloat16),
     ),
 )
