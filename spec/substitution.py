@@ -14,9 +14,9 @@ def substituted(expression: sp.Basic, given: Mapping[sp.Basic, sp.Basic]) -> sp.
 
     def visit(node: sp.Basic) -> sp.Basic:
         if node not in done:
-            arguments = [visit(argument) for argument in node.args]
-            changed = any(new is not old for new, old in zip(arguments, node.args, strict=True))
-            done[node] = node.func(*arguments) if changed else node
+            arguments = tuple(visit(argument) for argument in node.args)
+            # equal parts may be two objects: such a node is the same, and is not made anew
+            done[node] = node if arguments == node.args else node.func(*arguments)
         return done[node]
 
     return visit(expression)

@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 import sympy as sp
+from sympy.core.cache import clear_cache
 
 from attnspec.oracle.adjoint import gradients
 from attnspec.oracle.balls import BALLS, BOTH_FORMS, midpoints, precision, radii
@@ -217,6 +218,16 @@ def test_substitution_is_that_of_sympy() -> None:
     given = {names["d"]: names["e"] + 1, names["heads"]: sp.Integer(4)}
     assert substituted(whole, given) == whole.xreplace(given)
     assert substituted(whole, {}) is whole
+
+
+def test_what_nothing_is_put_into_stays_the_object_that_it_is() -> None:
+    """With equal parts that are two objects, as there are once sympy's cache has run over."""
+    x = sp.Symbol("x")
+    first = sp.sin(x + 1)
+    clear_cache()
+    both = sp.Tuple(first, sp.cos(sp.sin(x + 1)))
+    assert both.args[0] is not both.args[1].args[0]
+    assert substituted(both, {}) is both
 
 
 def test_a_mark_on_an_index_is_a_comment_of_its_line() -> None:
