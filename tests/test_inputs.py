@@ -15,18 +15,17 @@ from attnspec.oracle.family import repeated
 from attnspec.oracle.inputs import FAMILIES, LAYOUTS, Scope, generator, strategy
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.positions import below, with_different_rows
-from attnspec.oracle.precision import NUMPY_TYPES, snapped
+from attnspec.oracle.precision import INDEX_TYPES, NUMPY_TYPES, snapped
 
-ALL = frozenset({"dim", "base", "rotary_dim"})
 # those of attention have tests of their own
 NAMES = [name for name, family in FAMILIES.items() if family.component != "attention"]
 
 
 def scope(family: str, dtype: str = "float32", **narrower: Any) -> Scope:
     """The scope of a function that takes every option."""
-    return Scope(
-        **{"component": FAMILIES[family].component, "dtype": dtype, "accepts": ALL, **narrower}
-    )
+    row = COMPONENTS[FAMILIES[family].component]
+    everything = {"component": row.name, "dtype": dtype, "accepts": frozenset(row.options)}
+    return Scope(**{**everything, **narrower})
 
 
 def draws(family: str, many: int = 300, dtype: str = "float32", **narrower: Any) -> list[Inputs]:
@@ -38,22 +37,35 @@ def floating(inputs: Inputs) -> Iterable[np.ndarray[Any, Any]]:
     return (a for a in inputs.arrays.values() if a.dtype.kind == "f")
 
 
-@pytest.mark.parametrize("dtype", NUMPY_TYPES)
-@pytest.mark.parametrize("family", NAMES)
+def dtypes_of(family: str) -> tuple[str, ...]:
+    return INDEX_TYPES if COMPONENTS[FAMILIES[family].component].whole else tuple(NUMPY_TYPES)
+
+
+@pytest.mark.parametrize(
+    ("family", "dtype"), [(family, dtype) for family in NAMES for dtype in dtypes_of(family)]
+)
 def test_calls_are_legal(family: str, dtype: str) -> None:
+    row = COMPONENTS[FAMILIES[family].component]
     for inputs in draws(family, 150, dtype):
         assert inputs.dtype == dtype
         assert inputs.layout in LAYOUTS
-        assert list(inputs.arrays) == list(COMPONENTS[inputs.component].arguments)
+        given = [name for name in row.keywords if name in inputs.arrays]
+        assert list(inputs.arrays) == [*row.arguments, *given]
+        assert list(inputs.numbers) == list(row.numbers)
+        assert {*inputs.options} <= {*row.options} - {*row.keywords}
         for values in floating(inputs):
             assert values.dtype == np.float64
             assert np.array_equal(snapped(values, dtype), values)
             assert values.flags.c_contiguous
             assert values.flags.writeable
-            assert (values == repeated(values, inputs.layout)).all()
             if "minus infinity" not in inputs.pattern:
                 assert np.isfinite(values).all()
-        assert legal_softmax(inputs) if inputs.component == "softmax" else legal_rotation(inputs)
+        legal = LEGAL.get(inputs.component)
+        assert legal is None or (legal(inputs) and lies_as_asked(inputs))
+
+
+def lies_as_asked(inputs: Inputs) -> bool:
+    return all((a == repeated(a, inputs.layout)).all() for a in floating(inputs))
 
 
 def legal_softmax(inputs: Inputs) -> bool:
@@ -87,6 +99,10 @@ def legal_rotation(inputs: Inputs) -> bool:
     assert 2 <= width <= d
     assert inputs.options.get("base", 2.0) > 1.0
     return True
+
+
+LEGAL = {"softmax": legal_softmax, "rope": legal_rotation, "rope_apply": legal_rotation}
+"""What else is legal; the other components' draws have tests of their own."""
 
 
 def test_families_are_what_they_say() -> None:
@@ -123,14 +139,17 @@ def test_angle_tables_are_rotations_unless_named_otherwise() -> None:
 
 
 @pytest.mark.parametrize("family", NAMES)
-def test_options_only_if_accepted(family: str) -> None:
-    if family == "rope_partial":
-        with pytest.raises(ValueError, match="rotary_dim"):
-            strategy(family, scope(family, accepts=frozenset({"base"})))
+@pytest.mark.parametrize("accepts", [frozenset[str](), frozenset({"base", "eps"})], ids=len)
+def test_options_only_if_accepted(family: str, accepts: frozenset[str]) -> None:
+    row = COMPONENTS[FAMILIES[family].component]
+    try:
+        strategy(family, scope(family, accepts=accepts))
+    except ValueError as error:
+        # it may need one, and says which option the function lacks
+        assert any(option in str(error) for option in {*row.options} - accepts)
         return
-    assert all(not i.options for i in draws(family, 50, accepts=frozenset()))
-    for inputs in draws(family, 50, accepts=frozenset({"base", "eps"})):
-        assert set(inputs.options) <= {"base"}
+    for inputs in draws(family, 50, accepts=accepts):
+        assert {*inputs.options, *(n for n in row.keywords if n in inputs.arrays)} <= accepts
 
 
 @pytest.mark.parametrize(
