@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.oracle.family import Dress, Form, Scope, stored_shape
+from attnspec.oracle.family import DRESSES, Dress, Form, Scope, stored_shape
 from attnspec.oracle.precision import snapped
 from attnspec.oracle.shapes import Need, Shape, fitted
 from attnspec.oracle.values import PATTERNS, Pattern, Span, filled, placed
@@ -77,19 +77,20 @@ def _balanced(rng: np.random.Generator, shape: Shape, span: Span) -> Array:
 
 
 def _constant_rows(rng: np.random.Generator, shape: Shape, _span: Span) -> Array:
-    return np.broadcast_to(_means(rng, shape, -3, 8), shape).copy()
+    return np.broadcast_to(_means(rng, shape, -3, 3), shape).copy()
 
 
-def _step(span: Span) -> float:
-    """How close to a large mean entries come: a unit in the last place, but no closer than what
-    the mean's own error, in the precision of statistics, leaves room for. One pass over the
-    squares loses all of a variance at this distance."""
-    return max(span.ulp, 2.0**-26 if span.dtype == "float64" else 2.0**-11)
+def _step(span: Span, width: int) -> float:
+    """How close to a large mean entries come, as a share of it: a unit in the last place, but no
+    closer than what the error of a mean of so many, in the precision of statistics, leaves room
+    for. One pass over the squares loses most of a variance at this distance."""
+    double = span.dtype == "float64"
+    return max(span.ulp, 2.0**-26 if double else 2.0**-12, width * 2.0 ** (-48 if double else -19))
 
 
 def _mean_and_spread(rng: np.random.Generator, shape: Shape, span: Span) -> Array:
     """A large mean, and numbers around it whose deviation is a small share of it."""
-    smallest = -int(np.log2(_step(span))) - 1
+    smallest = -int(np.log2(_step(span, shape[-1]))) - 1
     shares = np.ldexp(1.0, -rng.integers(smallest // 2, smallest, (*shape[:-1], 1)))
     return _means(rng, shape, 3, 11) * (1.0 + shares * rng.standard_normal(shape))
 
@@ -97,12 +98,14 @@ def _mean_and_spread(rng: np.random.Generator, shape: Shape, span: Span) -> Arra
 def _mean_and_steps(rng: np.random.Generator, shape: Shape, span: Span) -> Array:
     """A large mean, which half of the entries miss by a few of the smallest steps."""
     steps = rng.integers(-3, 4, shape) * (rng.random(shape) < 0.5)
-    return _means(rng, shape, 3, 11) * (1.0 + _step(span) * steps)
+    return _means(rng, shape, 3, 11) * (1.0 + _step(span, shape[-1]) * steps)
 
 
 def _all_but_one(rng: np.random.Generator, shape: Shape, span: Span) -> Array:
-    """Equal numbers but for one, which is a little larger."""
-    steps = np.ldexp(_step(span), rng.integers(0, 5, (*shape[:-1], 1)))
+    """Equal numbers but for one, which is larger: by so much more than a step as the deviation of
+    the row is less than that."""
+    far = _step(span, shape[-1]) * np.sqrt(shape[-1])
+    steps = np.ldexp(far, rng.integers(0, 3, (*shape[:-1], 1)))
     return _means(rng, shape, 3, 11) * (1.0 + steps * _entries(rng, shape, 1))
 
 
@@ -187,6 +190,13 @@ ROWS: tuple[Rows, ...] = (
     *(_rows("normal", _near),) * 3,
 )
 """Simplest first; repeated as often as they shall be drawn."""
+
+
+NORM_DRESSES: tuple[Dress, ...] = tuple(
+    dress for dress in DRESSES if not any("largest" in name for _, name in dress.specials)
+)
+"""Memory layouts and special numbers whose squares do not overflow: beside one that does, nothing
+is promised of a row, nor of what gradients sum over rows."""
 
 
 def filled_rows(

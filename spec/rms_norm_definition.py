@@ -68,6 +68,18 @@ def rms_norm(
 
 
 @cache
+def rms_norm_factor(eps_placement: str = "inside") -> Definition:
+    """x[a, c] -> r[a]: what RMSNorm multiplies rows by, before the gain."""
+    return Definition(
+        f"rms_norm_factor.{eps_placement}",
+        root_mean_square(lambda at: _x[_a, at], _c, _d, eps_placement),
+        ((_a, _rows),),
+        (_x,),
+        (_rows, _d, *(() if eps_placement == "none" else (eps,))),
+    )
+
+
+@cache
 def definitions() -> tuple[Definition, ...]:
     """The definitions of this file, one for each convention or part."""
     return tuple(
