@@ -16,8 +16,8 @@ def layer_norm(
     """Each row of `x: ... m` less its mean, over the root of its variance and eps, times `weight:
     m`, plus `bias: m`. Statistics are formed in float32 or wider, in two passes, and nothing is
     rounded before the result leaves."""
-    wide = torch.promote_types(x.dtype, torch.float32)
-    centred = x.to(wide) - x.to(wide).mean(dim=-1, keepdim=True)
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    centred = wide - wide.mean(dim=-1, keepdim=True)
     variance = centred.square().mean(dim=-1, keepdim=True)
     normalised = centred * torch.rsqrt(variance + eps)
     return affine(normalised, weight, bias).to(x.dtype)

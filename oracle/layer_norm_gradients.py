@@ -71,9 +71,10 @@ def scaling_is_left_by_eps(implementation: Implementation, inputs: Inputs) -> li
 
 
 def affine_adjoint(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """Linear in weight and bias: <G, y> = <dw, w> + <db, b>."""
-    upstream = upstream_of(inputs)
+    """Linear in weight and bias: <G, y> = <dw, w> + <db, b>. Upstream has the signs of the output,
+    so that nothing cancels in the sum."""
     output, right = implementation(inputs), layer_norm(implementation, inputs)
+    upstream = np.abs(upstream_of(inputs)) * np.where(right.value < 0.0, -1.0, 1.0)
     actual = implementation.gradients(inputs, upstream)
     wanted = gradients(implementation, inputs, upstream)
     rooms = {name: wanted[name].allowance for name in wanted}

@@ -14,6 +14,7 @@ from attnspec.oracle.norm_rows import (
     BALANCED,
     CONSTANT,
     GAINS,
+    NORM_SHAPES,
     OFFSET,
     ROWS,
     SPREAD,
@@ -75,11 +76,13 @@ def _forms(
     *,
     need: Need = bool,
     keep: Callable[[Shape], bool] = bool,
-    table: tuple[Shape, ...] | None = None,
+    table: tuple[Shape, ...] = NORM_SHAPES,
+    least: float = 0.0,
 ) -> tuple[Form, ...]:
-    shapes = row_shapes(scope, need=need) if table is None else row_shapes(scope, table, need)
+    """Shapes of a table whose width and rows are as needed, with every eps of at least a size."""
+    shapes = row_shapes(scope, table, need)
     kept = tuple(shape for shape in shapes if keep(shape))
-    return eps_forms(scope, kept or shapes)
+    return eps_forms(scope, kept or shapes, least)
 
 
 def _three(width: int) -> bool:
@@ -164,8 +167,10 @@ FAMILIES: tuple[Family, ...] = (
     ),
     _family(
         "layer_norm_constant",
-        "every row has one number, and the bias is not zero",
+        "every row has one number, and the bias is not zero; no eps at which the error of a mean "
+        "is all that is left",
         extras=BIASED,
+        forms=partial(_forms, least=1e-8),
         patterns=CONSTANT,
         dresses=PLAIN,
     ),

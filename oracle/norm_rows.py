@@ -226,9 +226,9 @@ def row_shapes(
     return tuple(sorted(found, key=lambda s: order.get(s, len(order))))
 
 
-def eps_forms(scope: Scope, shapes: tuple[Shape, ...]) -> tuple[Form, ...]:
-    """Every shape with every eps that the function takes."""
-    sizes = EPS if "eps" in scope.accepts else (None,)
+def eps_forms(scope: Scope, shapes: tuple[Shape, ...], least: float = 0.0) -> tuple[Form, ...]:
+    """Every shape with every eps, of at least such a size, if the function takes one."""
+    sizes = [e for e in EPS if e is None or (e >= least and "eps" in scope.accepts)]
     return tuple(Form(shape, {} if e is None else {"eps": e}) for e in sizes for shape in shapes)
 
 
