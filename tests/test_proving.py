@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ def test_proving_in_processes() -> None:
     assert ": all close; the slowest, " in result.output
 
 
+DEADLINE = 120.0
+"""Seconds until processes that neither begin nor end are a failure."""
 STUCK = """
 import time
 from attnspec.processes import results
@@ -55,11 +58,15 @@ def test_no_process_outlives_the_one_that_started_it(tmp_path: Path) -> None:
     script.write_text(STUCK)
     with subprocess.Popen((sys.executable, script), stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
+        # if they do not begin, what is read ends, and so does the wait for them
+        deadline = threading.Timer(DEADLINE, parent.kill)
+        deadline.start()
         # both are at work
         assert [parent.stdout.readline() for _ in range(2)] == [b"began\n"] * 2
+        deadline.cancel()
         parent.kill()
         # they hold the other end, which is closed when the last one ends
-        rest, _ = parent.communicate(timeout=60)
+        rest, _ = parent.communicate(timeout=DEADLINE)
         assert rest == b""
 
 
