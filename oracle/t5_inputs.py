@@ -72,7 +72,7 @@ def _usual(scope: Scope, ways: tuple[bool | None, ...]) -> Iterator[dict[str, An
 def _mixed(usual: list[Form], others: list[Form]) -> tuple[Form, ...]:
     """T5's own sizes first, and again at the end, so that they are half of all."""
     if not usual and not others:
-        raise ValueError("no call is legal: the function lacks the option that the family needs")
+        raise ValueError("no call is legal: the function does not accept bidirectional")
     again = len(others) // len(usual) - 1 if usual else 0
     return (*usual, *others, *usual * max(again, 0))
 
