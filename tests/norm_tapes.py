@@ -52,6 +52,32 @@ def assert_tape_is(
         assert radius <= mpmath.mpf(2) ** -100 * max(1, abs(wanted))
 
 
+def bounds(
+    definition: Definition, x: Array, eps: float, given: dict[str, Array], rules: Contract
+) -> tuple[Array, Array]:
+    """Value and worst error of a call under a contract."""
+    key = tuple(parameters(definition, x, eps).items())
+    v, e = planned(tape_of(definition), errors_of(rules), key)(arrays(definition, given))
+    return v, e
+
+
+def assert_families_are(
+    definition: Definition,
+    families: tuple[str, ...],
+    eps: tuple[float, ...],
+    exact: Callable[[dict[str, Array], float], list[list[Any]]],
+) -> None:
+    """The same for two calls of each family, from their arrays, affine ones too, and their eps to
+    the exact numbers."""
+    g = np.random.default_rng(5)
+    for turn, family in enumerate(2 * families):
+        x = rows(g, family, "float64")
+        given, small = {"x": x} | affine(g, x.shape[1], "float64"), eps[turn % len(eps)]
+        with mpmath.workdps(DIGITS):
+            key = parameters(definition, x, small)
+            assert_tape_is(definition, key, arrays(definition, given), exact(given, small))
+
+
 def worst_emulated(
     definition: Definition,
     key: dict[str, Any],
@@ -88,6 +114,13 @@ def worst_of_families(
     return worst
 
 
+def widened(x: Any) -> Any:
+    """A tensor in float32, or wider if it is."""
+    import torch
+
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def shares(
     definition: Definition,
     function: Callable[..., Any],
@@ -104,8 +137,7 @@ def shares(
         x = rows(g, families[turn % len(families)], dtype, least=3)
         given = arrays(definition, {"x": x} | affine(g, x.shape[1], dtype))
         small = eps[turn % 2]
-        key = tuple(parameters(definition, x, small).items())
-        v, e = planned(tape_of(definition), errors_of(contract(dtype, preset)), key)(given)
+        v, e = bounds(definition, x, small, given, contract(dtype, preset))
         tensors = (torch.from_numpy(array).to(kind) for array in given.values())
         error = np.abs(function(*tensors, small).to(torch.float64).numpy() - v)
         judged = np.isfinite(e) & (e > 0.0)

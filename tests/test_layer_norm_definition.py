@@ -6,18 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import mpmath
 import numpy as np
 import pytest
 
-from attnspec.oracle.errors import errors_of
-from attnspec.oracle.expected import tape_of
-from attnspec.oracle.plan import planned
 from attnspec.oracle.precision import EVALUATION, contract, snapped
 from attnspec.spec.layer_norm_definition import PLACEMENTS, definitions, layer_norm
 from attnspec.spec.moments import inverse_root
-from tests.norm_cases import DIGITS, FAMILIES, affine, exact_layer_norm, rows
-from tests.norm_tapes import arrays, assert_tape_is, parameters, shares, worst_of_families
+from tests.norm_cases import FAMILIES, affine, exact_layer_norm
+from tests.norm_tapes import assert_families_are, bounds, shares, widened, worst_of_families
 
 Array = np.ndarray[Any, Any]
 EPS = (1e-5, 1e-6, 1.0, 2.0**-20)
@@ -31,17 +27,12 @@ def test_every_convention_is_what_exact_moments_give(
 ) -> None:
     weight, bias = affine_parts
     definition = layer_norm(weight=weight, bias=bias, eps_placement=placement)
-    g = np.random.default_rng(5)
-    for turn, family in enumerate(2 * tuple(FAMILIES)):
-        x = rows(g, family, "float64")
-        given, eps = {"x": x} | affine(g, x.shape[1], "float64"), EPS[turn % len(EPS)]
-        with mpmath.workdps(DIGITS):
-            exact = exact_layer_norm(
-                x, eps, placement, given["weight"] if weight else None,
-                given["bias"] if bias else None,
-            )  # fmt: skip
-            key = parameters(definition, x, eps)
-            assert_tape_is(definition, key, arrays(definition, given), exact)
+
+    def exact(given: dict[str, Array], eps: float) -> list[list[Any]]:
+        w, b = given["weight"] if weight else None, given["bias"] if bias else None
+        return exact_layer_norm(given["x"], eps, placement, w, b)
+
+    assert_families_are(definition, tuple(FAMILIES), EPS, exact)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -66,7 +57,7 @@ def by_steps(x: Any, w: Any, b: Any, eps: float) -> Any:
     """A tensor of the dtype after every step but the statistics."""
     import torch
 
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    wide = widened(x)
     centred = wide - wide.mean(-1, keepdim=True)
     hat = (centred * torch.rsqrt((centred * centred).mean(-1, keepdim=True) + eps)).to(x.dtype)
     return hat * w + b
@@ -76,7 +67,7 @@ def by_updating(x: Any, w: Any, b: Any, eps: float) -> Any:
     """Mean and squares updated channel by channel (Welford), multiplied by inverse sizes."""
     import torch
 
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    wide = widened(x)
     middle, squares = torch.zeros_like(wide[:, 0]), torch.zeros_like(wide[:, 0])
     for count, column in enumerate(wide.unbind(-1), 1):
         step = column - middle
@@ -92,7 +83,7 @@ def unbiased(x: Any, w: Any, b: Any, eps: float) -> Any:
     """The variance over d - 1."""
     import torch
 
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    wide = widened(x)
     below = torch.sqrt(wide.var(-1, keepdim=True, unbiased=True) + eps)
     return ((wide - wide.mean(-1, keepdim=True)) / below * w + b).to(x.dtype)
 
@@ -147,8 +138,7 @@ def test_the_mean_of_squares_less_the_square_of_the_mean_is_no_form() -> None:
     g, definition = np.random.default_rng(3), layer_norm()
     x = snapped(1000.0 + 0.5 * g.standard_normal((4, 8)), "float32")
     given = {"x": x} | affine(g, 8, "float32")
-    key = tuple(parameters(definition, x, 1e-5).items())
-    v, e = planned(tape_of(definition), errors_of(contract("float32")), key)(given)
+    v, e = bounds(definition, x, 1e-5, given, contract("float32"))
     tensors = [torch.from_numpy(given[name]).float() for name in ("x", "weight", "bias")]
     judged: list[tuple[Callable[..., Any], bool]] = [
         (one_pass, False), (by_torch, True), (by_updating, True)

@@ -6,12 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import mpmath
 import numpy as np
 import pytest
 import sympy as sp
 
-from attnspec.oracle.errors import errors_of
 from attnspec.oracle.expected import tape_of
 from attnspec.oracle.float64 import FLOAT64
 from attnspec.oracle.plan import planned
@@ -19,8 +17,15 @@ from attnspec.oracle.precision import contract
 from attnspec.spec.definition import larger
 from attnspec.spec.moments import PLACEMENTS
 from attnspec.spec.rms_norm_definition import GAINS, definitions, rms_norm
-from tests.norm_cases import DIGITS, FAMILIES, affine, exact_rms_norm, rows
-from tests.norm_tapes import arrays, assert_tape_is, parameters, shares, worst_of_families
+from tests.norm_cases import FAMILIES, exact_rms_norm
+from tests.norm_tapes import (
+    assert_families_are,
+    bounds,
+    parameters,
+    shares,
+    widened,
+    worst_of_families,
+)
 
 Array = np.ndarray[Any, Any]
 EPS = (1e-6, 1e-5, 1.0, 2.0**-20)
@@ -36,15 +41,12 @@ def families_of(placement: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("gain", [*GAINS, None])
 def test_every_convention_is_what_exact_moments_give(placement: str, gain: str | None) -> None:
     definition = rms_norm(weight=gain is not None, eps_placement=placement, gain=gain or GAINS[0])
-    g = np.random.default_rng(5)
-    for turn, family in enumerate(2 * families_of(placement)):
-        x = rows(g, family, "float64")
-        given, eps = {"x": x} | affine(g, x.shape[1], "float64"), EPS[turn % len(EPS)]
+
+    def exact(given: dict[str, Array], eps: float) -> list[list[Any]]:
         weight = given["weight"] if gain else None
-        with mpmath.workdps(DIGITS):
-            exact = exact_rms_norm(x, eps, placement, weight, gain or GAINS[0])
-            key = parameters(definition, x, eps)
-            assert_tape_is(definition, key, arrays(definition, given), exact)
+        return exact_rms_norm(given["x"], eps, placement, weight, gain or GAINS[0])
+
+    assert_families_are(definition, families_of(placement), EPS, exact)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -59,8 +61,7 @@ def test_clamped_covers_both_sides_of_a_tie() -> None:
     definition = rms_norm(weight=False, eps_placement="clamped")
     x = np.full((1, 3), 0.1)
     eps = 0.1 * 0.1
-    key = tuple(parameters(definition, x, eps).items())
-    v, e = planned(tape_of(definition), errors_of(contract("float32")), key)({"x": x})
+    v, e = bounds(definition, x, eps, {"x": x}, contract("float32"))
     for square in (eps, float(np.float32(0.1) ** 2), eps * (1 + 2.0**-24)):
         assert (np.abs(x / np.sqrt(square) - v) <= e).all()
 
@@ -93,7 +94,7 @@ def by_steps(x: Any, w: Any, eps: float) -> Any:
     """Cast to the dtype before the gain, as Llama's code does."""
     import torch
 
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    wide = widened(x)
     return w * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)).to(x.dtype)
 
 
@@ -101,7 +102,7 @@ def by_dividing(x: Any, w: Any, eps: float) -> Any:
     """By a root of a norm, all in a wide format."""
     import torch
 
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    wide = widened(x)
     square = torch.linalg.vector_norm(wide, dim=-1, keepdim=True) ** 2 / x.shape[-1]
     return (wide / torch.sqrt(square + eps) * w.to(wide.dtype)).to(x.dtype)
 
