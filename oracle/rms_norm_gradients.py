@@ -22,6 +22,7 @@ from attnspec.oracle.gradient_laws import (
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs, Kind, Law
 from attnspec.oracle.layer_norm_values import one_row
+from attnspec.oracle.norm_rows import as_rows
 from attnspec.oracle.rms_norm import others
 from attnspec.oracle.rms_norm_values import gain, gradients, rms_norm
 from attnspec.oracle.rounding import formed
@@ -50,14 +51,17 @@ def orthogonal_to_x(implementation: Implementation, inputs: Inputs) -> list[Comp
 
 
 def weight_adjoint(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """The output is linear in the gain: <G, y> = <dw, gain>."""
+    """The output is linear in the gain: in each channel, the sum of G y over the rows is dw times
+    the gain."""
     upstream, weight = upstream_of(inputs), inputs.arrays["weight"]
     output, right = implementation(inputs), rms_norm(implementation, inputs)
     dw = implementation.gradients(inputs, upstream)["weight"]
     room = gradients(implementation, inputs, upstream)["weight"].allowance
-    left = tuple(a.ravel() for a in (upstream, output, right.allowance))
+    by_channel = [as_rows(values).T for values in (upstream, output, right.allowance)]
     known = gain(implementation, weight)
-    return [paired("<G, y> = <dw, gain>", (left[0], left[1], left[2]), (known, dw, room), 0)]
+    parts = (by_channel[0], by_channel[1], by_channel[2])
+    whole = (known[:, None], dw[:, None], room[:, None])
+    return [paired("<G, y> = dw gain of a channel", parts, whole, 1)]
 
 
 def weight_counts_rows(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
@@ -141,7 +145,7 @@ LAWS: tuple[Law, ...] = (
     ),
     _law(
         "weight_adjoint",
-        "linear in the gain: the inner product of upstream and output is that of dw and gain",
+        "linear in the gain: in each channel the sum of upstream times output is dw times the gain",
         "the gradient of the weight is formed from other numbers than the normalised ones",
         "gradient",
         weight_adjoint,
