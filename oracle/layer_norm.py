@@ -40,7 +40,13 @@ LAWS: tuple[Law, ...] = (
         "oracle",
         calls.matches_oracle(layer_norm),
         claims=("layer_norm.definition",),
-        rejects=(),
+        rejects=(
+            "layer_norm.partial_tile_of_rows",
+            "layer_norm.mean_and_variance_in_bfloat16",
+            "layer_norm.squares_in_storage",
+            "layer_norm.normalised_in_bfloat16",
+            "layer_norm.float32_inside",
+        ),
     ),
     _law(
         "shift_invariance",
@@ -51,7 +57,11 @@ LAWS: tuple[Law, ...] = (
         shift_invariance,
         inputs="layer_norm_offset",
         claims=("layer_norm.invariances",),
-        rejects=(),
+        rejects=(
+            "layer_norm.one_pass",
+            "layer_norm.mean_not_subtracted",
+            "layer_norm.padding_in_variance",
+        ),
     ),
     _law(
         "scale_invariance",
@@ -62,7 +72,11 @@ LAWS: tuple[Law, ...] = (
         scale_invariance,
         options=("eps",),
         claims=("layer_norm.eps_only_guards",),
-        rejects=(),
+        rejects=(
+            "layer_norm.no_root",
+            "layer_norm.eps_ignored",
+            "layer_norm.variance_in_float16",
+        ),
     ),
     _law(
         "moments",
@@ -72,7 +86,10 @@ LAWS: tuple[Law, ...] = (
         moments,
         inputs="layer_norm_bare",
         claims=("layer_norm.mean_zero", "layer_norm.variance_below_one"),
-        rejects=(),
+        rejects=(
+            "layer_norm.over_d_minus_one",
+            "layer_norm.padding_counted",
+        ),
     ),
     _law(
         "bounded",
@@ -82,7 +99,10 @@ LAWS: tuple[Law, ...] = (
         bounded,
         inputs="layer_norm_bare",
         claims=("layer_norm.bounded",),
-        rejects=(),
+        rejects=(
+            "layer_norm.mean_left_in",
+            "layer_norm.absolute_deviation",
+        ),
     ),
     _law(
         "constant_gives_bias",
@@ -92,7 +112,10 @@ LAWS: tuple[Law, ...] = (
         constant_gives_bias,
         inputs="layer_norm_constant",
         claims=("layer_norm.eps_only_guards",),
-        rejects=(),
+        rejects=(
+            "layer_norm.eps_missing",
+            "layer_norm.eps_in_storage",
+        ),
     ),
     _law(
         "affine_is_last",
@@ -103,7 +126,13 @@ LAWS: tuple[Law, ...] = (
         inputs="layer_norm_affine",
         options=("weight", "bias"),
         claims=("layer_norm.definition", "layer_norm.affine_restores"),
-        rejects=(),
+        rejects=(
+            "layer_norm.bias_before_weight",
+            "layer_norm.bias_forgotten",
+            "layer_norm.weight_ignored",
+            "layer_norm.one_plus_weight",
+            "layer_norm.weight_before_statistics",
+        ),
     ),
     _law(
         "eps_read_off",
@@ -113,7 +142,11 @@ LAWS: tuple[Law, ...] = (
         eps_read_off,
         inputs="layer_norm_eps",
         claims=("layer_norm.definition", "layer_norm.variance_below_one"),
-        rejects=(),
+        rejects=(
+            "layer_norm.eps_outside",
+            "layer_norm.eps_clamps",
+            "layer_norm.eps_squared",
+        ),
     ),
     _law(
         "channels_permuted",
@@ -122,7 +155,11 @@ LAWS: tuple[Law, ...] = (
         "equivariance",
         channels_permuted,
         claims=("layer_norm.definition",),
-        rejects=(),
+        rejects=(
+            "layer_norm.last_channel_left_out",
+            "layer_norm.full_tiles_only",
+            "layer_norm.weight_of_first_channel",
+        ),
     ),
     _law(
         "row_alone",
@@ -133,7 +170,7 @@ LAWS: tuple[Law, ...] = (
         inputs="layer_norm_rows",
         guarantee="batch-invariant",
         claims=("layer_norm.token_local",),
-        rejects=(),
+        rejects=("layer_norm.over_tokens",),
     ),
     _law(
         "others_change_nothing",
@@ -144,19 +181,25 @@ LAWS: tuple[Law, ...] = (
         inputs="layer_norm_rows",
         guarantee="mask-exact",
         claims=("layer_norm.token_local",),
-        rejects=(),
+        rejects=(
+            "layer_norm.over_batch",
+            "layer_norm.over_all_tokens",
+        ),
     ),
     *calls.call_laws(
         "layer_norm",
         layer_norm,
         others,
         {
-            "inputs_unchanged": (),
-            "repeatable": (),
-            "views_equal_copies": (),
-            "no_memory": (),
-            "output_form": (),
-            "empty_batch": (),
+            "inputs_unchanged": ("layer_norm.writes_over_input",),
+            "repeatable": ("layer_norm.running_variance",),
+            "views_equal_copies": (
+                "layer_norm.reads_as_contiguous",
+                "layer_norm.weight_read_as_contiguous",
+            ),
+            "no_memory": ("layer_norm.first_weight_kept",),
+            "output_form": ("layer_norm.result_in_float32",),
+            "empty_batch": ("layer_norm.empty_batch_flattened",),
         },
         two_runs="layer_norm_rows",
     ),

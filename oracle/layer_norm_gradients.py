@@ -125,12 +125,18 @@ LAWS: tuple[Law, ...] = (
         "layer_norm",
         gradients,
         {
-            "gradients_match_oracle": (),
-            "zero_upstream": (),
-            "gradients_of_views": (),
-            "gradients_of_some": (),
-            "gradients_between_calls": (),
-            "gradient_leaves_output": (),
+            "gradients_match_oracle": (
+                "layer_norm.gradient_unweighted",
+                "layer_norm.gradient_without_eps",
+                "layer_norm.gradient_missing",
+                "layer_norm.gradient_statistics_in_bfloat16",
+                "layer_norm.gradient_cube_overflows",
+            ),
+            "zero_upstream": ("layer_norm.gradient_upstream_ignored",),
+            "gradients_of_views": ("layer_norm.gradient_upstream_as_contiguous",),
+            "gradients_of_some": ("layer_norm.gradient_of_weight_only_with_x",),
+            "gradients_between_calls": ("layer_norm.gradient_saved_in_one_buffer",),
+            "gradient_leaves_output": ("layer_norm.gradient_overwrites_upstream",),
         },
         inputs="layer_norm_gradients",
         claims=("layer_norm.definition",),
@@ -143,6 +149,12 @@ LAWS: tuple[Law, ...] = (
         "the mean of the row's gradient is not subtracted, or is that of another row",
         sums_vanish,
         claims=("layer_norm.invariances",),
+        rejects=(
+            "layer_norm.gradient_without_mean",
+            "layer_norm.gradient_mean_twice",
+            "layer_norm.gradient_as_two_axes",
+            "layer_norm.gradient_of_constant_statistics",
+        ),
     ),
     _law(
         "gradient_along_row",
@@ -150,6 +162,12 @@ LAWS: tuple[Law, ...] = (
         "the term of the variance is missing, or has another factor",
         scaling_is_left_by_eps,
         claims=("layer_norm.eps_only_guards",),
+        rejects=(
+            "layer_norm.gradient_without_variance",
+            "layer_norm.gradient_variance_halved",
+            "layer_norm.gradient_variance_over_less_one",
+            "layer_norm.gradient_last_block_only",
+        ),
     ),
     _law(
         "gradients_adjoint",
@@ -160,6 +178,11 @@ LAWS: tuple[Law, ...] = (
         inputs="layer_norm_many_rows",
         options=("weight", "bias"),
         claims=("layer_norm.definition",),
+        rejects=(
+            "layer_norm.gradient_of_weight_by_input",
+            "layer_norm.gradient_of_weight_by_weight",
+            "layer_norm.gradient_of_weight_unnormalised",
+        ),
     ),
     _law(
         "gradient_sums_over_rows",
@@ -169,5 +192,11 @@ LAWS: tuple[Law, ...] = (
         inputs="layer_norm_many_rows",
         options=("weight", "bias"),
         claims=("layer_norm.definition",),
+        rejects=(
+            "layer_norm.gradient_of_first_entry",
+            "layer_norm.gradient_mean_over_rows",
+            "layer_norm.gradient_partial_tile_of_rows",
+            "layer_norm.gradient_summed_in_storage",
+        ),
     ),
 )
