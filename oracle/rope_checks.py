@@ -20,7 +20,8 @@ from attnspec.oracle.rounding import formed
 Array = np.ndarray[Any, Any]
 
 
-def _scores(q: Array, k: Array) -> Array:
+def scores(q: Array, k: Array) -> Array:
+    """Products of every query with every key, formed in float64."""
     return q @ np.swapaxes(k, -1, -2)
 
 
@@ -31,21 +32,21 @@ def relative_displacement(implementation: Implementation, inputs: Inputs) -> lis
     steps = [s for s in (1, 16, 256, 2048, 65536, 131071) if s <= room] or [1]
     shift = steps[generator(inputs, "shift").integers(len(steps))]
     later = inputs.with_arrays(positions=(positions + shift).astype(positions.dtype))
-    unit = _unit(inputs)
+    unit = unit_of(inputs)
     first, second = implementation(inputs) * unit, implementation(later) * unit
     errors = [rope(implementation, one).allowance * unit for one in (inputs, later)]
     allowance = sum(
-        2.0 * _scores(np.abs(y), e) + _scores(e, e)
+        2.0 * scores(np.abs(y), e) + scores(e, e)
         for y, e in zip((first, second), errors, strict=True)
     )
     allowance = np.maximum(allowance, np.swapaxes(allowance, -1, -2))
     d = first.shape[-1]
-    allowance += sum(formed(_scores(np.abs(y), np.abs(y)), d) for y in (first, second))
+    allowance += sum(formed(scores(np.abs(y), np.abs(y)), d) for y in (first, second))
     what = f"scores after a shift by {shift}"
-    return [agree(what, _scores(second, second), _scores(first, first), allowance, "float64")]
+    return [agree(what, scores(second, second), scores(first, first), allowance, "float64")]
 
 
-def _unit(inputs: Inputs) -> float:
+def unit_of(inputs: Inputs) -> float:
     """The power of two that brings the largest channel to about 1, so that squares, which are
     formed in float64 here, neither overflow nor vanish."""
     largest = float(np.abs(inputs.arrays["x"]).max(initial=0.0))
@@ -54,7 +55,7 @@ def _unit(inputs: Inputs) -> float:
 
 def pair_norms(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
     """The squared length of every pair, before and after."""
-    r, unit = width(inputs), _unit(inputs)
+    r, unit = width(inputs), unit_of(inputs)
     actual = implementation(inputs) * unit
     allowance = rope(implementation, inputs).allowance * unit
 

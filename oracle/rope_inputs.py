@@ -70,7 +70,7 @@ def _options(choice: Choice, d: int) -> dict[str, Any]:
     return options
 
 
-def _forms(
+def rope_forms(
     scope: Scope,
     *,
     table: tuple[Shape, ...] = ROPE_SHAPES,
@@ -80,7 +80,7 @@ def _forms(
     """Every shape without options, then with each choice of options that the function takes,
     and without options again, for a third of all."""
     if partial_only and "rotary_dim" not in scope.accepts:
-        raise ValueError("the family rope_partial needs the option rotary_dim")
+        raise ValueError("calls in which some channels do not turn need the option rotary_dim")
     shapes = fitted(table, AXES, scope.limits, {"d": even, **(needs or {})})
     accepted = scope.accepts.intersection(COMPONENTS[scope.component].options)
     chosen = [
@@ -101,7 +101,7 @@ def _basis_forms(scope: Scope) -> tuple[Form, ...]:
     square = tuple(dict.fromkeys(s for s in shapes if s[2] == s[3]))
     if not square:
         raise ValueError(f"no size is legal both as n and as d under the limits {scope.limits!r}")
-    return tuple(form for form in _forms(scope, table=square) if form.shape in square)
+    return tuple(form for form in rope_forms(scope, table=square) if form.shape in square)
 
 
 _EMPTY: tuple[Shape, ...] = ((0, 3, 5, 4), (2, 0, 5, 4), (2, 3, 0, 4), (0, 2, 3, 16), (3, 2, 0, 8))
@@ -198,7 +198,7 @@ ALL_EQUAL: tuple[Positions, ...] = (
 )
 
 
-def _shaped(ways: tuple[Any, ...], *batched: bool) -> tuple[Drawn, ...]:
+def shaped(ways: tuple[Any, ...], *batched: bool) -> tuple[Drawn, ...]:
     """Every way, without and with a batch axis."""
     return tuple((way, axis) for way in ways for axis in (batched or (False, True)))
 
@@ -207,8 +207,8 @@ def _family(
     name: str,
     says: str,
     *,
-    extras: tuple[Drawn, ...] = _shaped(POSITIONS),
-    forms: Callable[[Scope], tuple[Form, ...]] = _forms,
+    extras: tuple[Drawn, ...] = shaped(POSITIONS),
+    forms: Callable[[Scope], tuple[Form, ...]] = rope_forms,
     build: Callable[[Scope, Draw], Inputs] = rope_inputs,
     patterns: tuple[Pattern, ...] = VALUES,
     dresses: tuple[Dress, ...] = DRESSES,
@@ -232,23 +232,23 @@ ROPE: tuple[Family, ...] = (
         "positions that leave room for a shift",
         build=partial(rope_inputs, end=2**16),
     ),
-    _family("rope_zero", "every position is 0", extras=_shaped(ZERO)),
+    _family("rope_zero", "every position is 0", extras=shaped(ZERO)),
     _family(
         "rope_partial",
         "some channels do not turn",
-        forms=partial(_forms, partial_only=True, needs={"d": lambda d: even(d) and d > 2}),
+        forms=partial(rope_forms, partial_only=True, needs={"d": lambda d: even(d) and d > 2}),
     ),
     _family(
         "rope_batch",
         "every batch entry has positions of its own",
-        extras=_shaped(tuple(p for p in POSITIONS if p.name != "all zero"), True),
-        forms=partial(_forms, needs={"b": several}),
+        extras=shaped(tuple(p for p in POSITIONS if p.name != "all zero"), True),
+        forms=partial(rope_forms, needs={"b": several}),
         build=partial(rope_inputs, different=True),
     ),
     _family(
         "rope_basis",
         "every channel alone, all at one position",
-        extras=_shaped(ALL_EQUAL),
+        extras=shaped(ALL_EQUAL),
         forms=_basis_forms,
         patterns=(BASIS,),
         dresses=PLAIN,
@@ -256,16 +256,16 @@ ROPE: tuple[Family, ...] = (
     _family(
         "rope_empty",
         "no batch entry, no head or no position",
-        extras=_shaped(POSITIONS[:1]),
+        extras=shaped(POSITIONS[:1]),
         forms=_empty_forms,
         patterns=VALUES[:1],
         dresses=PLAIN,
     ),
-    _family("rope_apply", "tables of any numbers", extras=_shaped(TABLES), build=rope_apply_inputs),
+    _family("rope_apply", "tables of any numbers", extras=shaped(TABLES), build=rope_apply_inputs),
     _family(
         "rope_apply_empty",
         "no batch entry, no head or no position",
-        extras=_shaped(TABLES[1:2]),
+        extras=shaped(TABLES[1:2]),
         forms=_empty_forms,
         build=rope_apply_inputs,
         patterns=VALUES[:1],
