@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from attnspec.oracle.components import COMPONENTS
 from attnspec.traits import SIDE_BY_SIDE, beside
 
 FEWEST = 3
@@ -28,7 +29,7 @@ LARGEST, LARGE = {("g", "h"): 4}, 64
 LISTED = 3
 """Messages that a text tells of."""
 
-_SIZE = re.compile(r"size of (\w) of \w+")
+_SIZE = re.compile(r"size of (\w+) of \w+")
 _OPTION = re.compile(r"option (\w+)|(\w+) =")
 
 
@@ -116,9 +117,9 @@ def _conditions(component: str, declined: Seen, answered: Seen) -> Iterator[Cond
         others = answers.get(name, Counter())
         if counts.total() < declined.count or set(counts) & set(others):
             continue
-        axis, option = _SIZE.fullmatch(name), _OPTION.fullmatch(name)
+        axis, option = _axis_of(component, name), _OPTION.fullmatch(name)
         if axis is not None:
-            yield from _of_size(component, axis[1], counts, others)
+            yield from _of_size(component, axis, counts, others)
         elif (pair := _pair_of(name)) is not None:
             yield _of_pair(component, name, pair, counts, answered)
         elif len(counts) == 1:
@@ -129,10 +130,16 @@ def _conditions(component: str, declined: Seen, answered: Seen) -> Iterator[Cond
     for name, others in answers.items():
         option = _OPTION.fullmatch(name)
         always = len(others) == 1 and others.total() == answered.count
-        if option is not None and option[2] and always:
+        if _axis_of(component, name) is None and option is not None and option[2] and always:
             (value,) = others
             if value not in refused.get(name, ()):
                 yield Condition(f"{option[2]} other than {value}", "")
+
+
+def _axis_of(component: str, name: str) -> str | None:
+    """The axis whose size a feature is: that of an array, or a number that is passed."""
+    found = _SIZE.fullmatch(name)
+    return found[1] if found else COMPONENTS[component].numbers.get(name.removesuffix(" ="))
 
 
 def _of_size(
@@ -168,8 +175,7 @@ def _of_pair(
         return Condition(f"{what} {' or '.join(sorted(declined))}", "")
     sizes: Counter[int] = Counter()
     for feature, counts in answered.values.items():
-        axis = _SIZE.fullmatch(feature)
-        if axis is not None and axis[1] == pair[0]:
+        if _axis_of(component, feature) == pair[0]:
             sizes.update(counts)
     # of one head or one token little is seen
     most = LARGEST.get(pair, LARGE)

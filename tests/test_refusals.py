@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from attnspec.driving import Effort
+from attnspec.oracle.law import Inputs
 from attnspec.refusals import Refusals, advice, declining_text
 from attnspec.runner import Selection, run
 from attnspec.traits import called
@@ -101,6 +103,29 @@ def test_a_kernel_for_equal_lengths_is_told_a_length_that_tells_something() -> N
     assert told(found) == (
         "these are the calls with another number of queries than of keys: implement them, or "
         f'{DECLARE}{{"t": {{33}}, "s": {{33}}}}}} in TARGET'
+    )
+
+
+def test_numbers_that_are_passed_are_sizes_too() -> None:
+    def declined(declines: Callable[[int, int], bool]) -> str:
+        found = Refusals()
+        for t, s in 3 * [(2, 2), (3, 5), (33, 33), (5, 9), (65, 65), (8, 8), (9, 9), (4, 8)]:
+            numbers = {"t": t, "s": s}
+            call = Inputs("t5_bias", "float32", {"table": np.zeros((32, 2))}, numbers=numbers)
+            if declines(t, s):
+                found.decline("NotImplementedError: size", called(call))
+            else:
+                found.answered.add(called(call))
+        ((_, seen), *_) = found.most()
+        return advice("t5_bias", seen, found.answered)
+
+    assert declined(lambda t, s: t != s) == (
+        "these are the calls with another number of queries than of keys: implement them, or "
+        'declare limits={"t5_bias": {"t": {33}, "s": {33}}} in TARGET'
+    )
+    assert declined(lambda t, s: s > 33) == (
+        "these are the calls with t above 33: implement them, or "
+        'declare limits={"t5_bias": {"t": (1, 33)}} in TARGET'
     )
 
 
