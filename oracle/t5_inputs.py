@@ -12,6 +12,7 @@ import numpy as np
 from attnspec.oracle.family import (
     DRESSES,
     PLAIN,
+    REPEATED,
     Draw,
     Dress,
     Family,
@@ -41,6 +42,8 @@ SIZES: tuple[Size, ...] = (
 )  # fmt: skip
 """Besides T5's own, which are left out: fewer and more buckets, shorter and longer distances, odd
 counts, thresholds that are met exactly, and the least that one direction can have."""
+DIFFERENT = tuple(dress for dress in PLAIN if dress.layout not in REPEATED)
+"""Layouts in which every offset has a place of its own."""
 DIRECTIONS: tuple[bool | None, ...] = (None, False, True)
 
 BUCKET_SHAPES: tuple[Shape, ...] = (
@@ -198,10 +201,11 @@ def _bucket_family(
     *,
     forms: Callable[[Scope], tuple[Form, ...]] = _bucket_forms,
     extras: tuple[Offsets, ...] = OFFSETS,
+    dresses: tuple[Dress, ...] = PLAIN,
 ) -> Family:
     return Family(
         name=name, component="t5_bucket", says=says, forms=forms, extras=extras,
-        build=t5_bucket_inputs, patterns=VALUES[:1], dresses=PLAIN,
+        build=t5_bucket_inputs, patterns=VALUES[:1], dresses=dresses,
     )  # fmt: skip
 
 
@@ -230,12 +234,14 @@ FAMILIES: tuple[Family, ...] = (
         "every offset from -2000 to 2000",
         forms=partial(_bucket_forms, shapes=((4001,),)),
         extras=(RUNNING,),
+        dresses=DIFFERENT,
     ),
     _bucket_family(
         "t5_bucket_end",
         "T5's own sizes, around the first distance of the last bucket",
         forms=partial(_bucket_forms, sizes=()),
         extras=AT_THE_END,
+        dresses=DIFFERENT,
     ),
     _bucket_family(
         "t5_bucket_both",

@@ -2,9 +2,13 @@
 
 Sources: `spec/t5_bucket_definition.py`, `spec/t5_bias_definition.py`. The usual recipe takes a
 logarithm in single precision, which next to a threshold gives one of two neighbouring buckets,
-which of them by the processor. So a bucket lies between a least and a greatest one. At the defaults
-they are the same everywhere, and elsewhere at almost every distance: there a result is exact. Two
-results are compared with each other where they are the same, at the `settled` places.
+which of them by the processor. So a bucket lies between a least and a greatest one. At almost every
+distance they are the same, and there a result is exact; two results are compared with each other at
+these `settled` places.
+
+At T5's own sizes every result is exact. The distances that are met by a threshold there, 16, 32 and
+64 of both directions, are 8 times a power of two, as 128 is, and in float32 the logarithms of 2, 4,
+8 and 16 are 1, 2, 3 and 4 times one number: their quotients are exact in any order of the steps.
 """
 
 from __future__ import annotations
@@ -25,6 +29,10 @@ NUM_BUCKETS, MAX_DISTANCE = 32, 128
 """The defaults of T5."""
 
 
+Three = tuple[Definition, Definition, Definition]
+"""Of the exact, of the least and of the greatest bucket."""
+
+
 class Setting(NamedTuple):
     """The options of a call, defaults filled in."""
 
@@ -41,6 +49,11 @@ class Setting(NamedTuple):
     def last(self) -> int:
         """The greatest bucket that there is."""
         return 2 * self.side - 1 if self.both else self.side - 1
+
+    @property
+    def usual(self) -> bool:
+        """Whether the sizes are T5's own."""
+        return (self.num_buckets, self.max_distance) == (NUM_BUCKETS, MAX_DISTANCE)
 
     @property
     def legal(self) -> bool:
@@ -60,16 +73,23 @@ def setting_of(inputs: Inputs) -> Setting:
 
 
 @cache
-def _of_offsets(both: bool) -> tuple[Definition, Definition, Definition]:
+def _of_offsets(both: bool) -> Three:
     """Exact, least and greatest bucket."""
     exact = t5_bucket_definition.t5_bucket(bidirectional=both)
     return (exact, *t5_bucket_definition.t5_bucket_by_logarithm(bidirectional=both))
 
 
 @cache
-def _of_table(both: bool) -> tuple[Definition, Definition]:
-    """The bias of the least and of the greatest bucket."""
-    return t5_bias_definition.t5_bias_by_logarithm(bidirectional=both)
+def _of_table(both: bool) -> Three:
+    """The bias of the exact, of the least and of the greatest bucket."""
+    exact = t5_bias_definition.t5_bias(bidirectional=both)
+    return (exact, *t5_bias_definition.t5_bias_by_logarithm(bidirectional=both))
+
+
+def _ends(definitions: Three, setting: Setting) -> tuple[Definition, Definition]:
+    """The definitions between which a result lies."""
+    exact, least, most = definitions
+    return (exact, exact) if setting.usual else (least, most)
 
 
 def exact_buckets(offsets: Array, setting: Setting) -> Array:
@@ -79,7 +99,7 @@ def exact_buckets(offsets: Array, setting: Setting) -> Array:
 
 def bucket_range(offsets: Array, setting: Setting) -> tuple[Array, Array]:
     """The least and the greatest bucket of every offset, as float64."""
-    _, least, most = _of_offsets(setting.both)
+    least, most = _ends(_of_offsets(setting.both), setting)
     return _buckets(least, offsets, setting), _buckets(most, offsets, setting)
 
 
@@ -139,6 +159,11 @@ def _parameters(inputs: Inputs) -> dict[str, int]:
     }
 
 
+def _of_ends(inputs: Inputs) -> tuple[Definition, Definition]:
+    setting = setting_of(inputs)
+    return _ends(_of_table(setting.both), setting)
+
+
 def bias(implementation: Implementation, inputs: Inputs) -> Expected:
     """The bias of a call, h t s: the table's entries to the bit, and any number from one entry to
     the other where a pair has one of two buckets."""
@@ -148,7 +173,7 @@ def bias(implementation: Implementation, inputs: Inputs) -> Expected:
         return Expected(empty, empty)
     one, other = (
         expected(definition, parameters, arrays, implementation.contract).value
-        for definition in _of_table(setting_of(inputs).both)
+        for definition in _of_ends(inputs)
     )
     middle = np.where(one == other, one, one / 2.0 + other / 2.0)
     reach = np.maximum(np.abs(one - middle), np.abs(other - middle))
@@ -161,7 +186,7 @@ def bias_gradients(
 ) -> dict[str, Expected]:
     """The gradient of the table: sums over the pairs of each bucket. A pair with one of two buckets
     may be in either sum: half of it is, give or take the other half."""
-    least, most = _of_table(setting_of(inputs).both)
+    least, most = _of_ends(inputs)
     either = ~settled_pairs(inputs)
 
     def summed(definition: Definition, values: Array) -> Expected:
