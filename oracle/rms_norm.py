@@ -54,7 +54,13 @@ LAWS: tuple[Law, ...] = (
         "oracle",
         calls.matches_oracle(rms_norm),
         claims=("rms_norm.definition", "rms_norm.formula"),
-        rejects=(),
+        rejects=(
+            "rms_norm.one_added_in_storage",
+            "rms_norm.cast_before_gain",
+            "rms_norm.float32_inside",
+            "rms_norm.one_newton_step",
+            "rms_norm.clipped",
+        ),
     ),
     _law(
         "mean_square",
@@ -63,7 +69,15 @@ LAWS: tuple[Law, ...] = (
         "exact",
         checks.mean_square,
         claims=("rms_norm.formula",),
-        rejects=(),
+        rejects=(
+            "rms_norm.sum_of_squares",
+            "rms_norm.mean_of_sizes",
+            "rms_norm.padding_counted",
+            "rms_norm.sum_in_storage",
+            "rms_norm.statistics_in_storage",
+            "rms_norm.over_axis_before",
+            "rms_norm.partial_tile_of_rows",
+        ),
     ),
     _law(
         "equal_entries",
@@ -73,7 +87,7 @@ LAWS: tuple[Law, ...] = (
         checks.equal_entries,
         inputs="_equal",
         claims=("rms_norm.takes_no_mean",),
-        rejects=(),
+        rejects=("rms_norm.mean_subtracted", "rms_norm.deviation"),
     ),
     _law(
         "scaled_alike",
@@ -83,7 +97,7 @@ LAWS: tuple[Law, ...] = (
         "equivariance",
         checks.scaled_alike,
         claims=("layer_norm.invariances",),
-        rejects=(),
+        rejects=("rms_norm.root_forgotten", "rms_norm.root_twice"),
     ),
     _law(
         "eps_read_off",
@@ -94,7 +108,14 @@ LAWS: tuple[Law, ...] = (
         calls.matches_oracle(rms_norm),
         inputs="_at_eps",
         claims=("rms_norm.definition",),
-        rejects=(),
+        rejects=(
+            "rms_norm.eps_outside",
+            "rms_norm.eps_clamped",
+            "rms_norm.eps_ignored",
+            "rms_norm.eps_of_layer_norm",
+            "rms_norm.eps_on_sum",
+            "rms_norm.eps_in_half",
+        ),
     ),
     _law(
         "zeros_stay",
@@ -104,7 +125,7 @@ LAWS: tuple[Law, ...] = (
         checks.zeros_stay,
         inputs="_zeros",
         claims=("rms_norm.formula",),
-        rejects=(),
+        rejects=("rms_norm.eps_missing",),
     ),
     _law(
         "gain_read_off",
@@ -115,7 +136,12 @@ LAWS: tuple[Law, ...] = (
         checks.gain_read_off,
         inputs="_weighted",
         claims=("rms_norm.definition",),
-        rejects=(),
+        rejects=(
+            "rms_norm.one_added",
+            "rms_norm.one_added_twice",
+            "rms_norm.weight_ignored",
+            "rms_norm.weight_of_next_channel",
+        ),
     ),
     _law(
         "linear_in_weight",
@@ -125,7 +151,11 @@ LAWS: tuple[Law, ...] = (
         checks.linear_in_weight,
         inputs="_weighted",
         claims=("rms_norm.definition",),
-        rejects=(),
+        rejects=(
+            "rms_norm.weight_squared",
+            "rms_norm.weight_without_sign",
+            "rms_norm.weight_before_statistics",
+        ),
     ),
     _law(
         "huge_numbers",
@@ -135,7 +165,7 @@ LAWS: tuple[Law, ...] = (
         calls.matches_oracle(rms_norm),
         inputs="_huge",
         claims=("rms_norm.formula",),
-        rejects=(),
+        rejects=("rms_norm.squares_in_half",),
     ),
     _law(
         "small_numbers",
@@ -145,7 +175,7 @@ LAWS: tuple[Law, ...] = (
         calls.matches_oracle(rms_norm),
         inputs="_small",
         claims=("rms_norm.definition",),
-        rejects=(),
+        rejects=("rms_norm.eps_of_length", "rms_norm.small_rows_dropped"),
     ),
     _law(
         "permuted_channels",
@@ -154,7 +184,12 @@ LAWS: tuple[Law, ...] = (
         "equivariance",
         checks.permuted_channels,
         claims=("rms_norm.definition",),
-        rejects=(),
+        rejects=(
+            "rms_norm.weight_of_first_channel",
+            "rms_norm.weight_by_tile",
+            "rms_norm.last_channels_not_counted",
+            "rms_norm.wide_rows_cut",
+        ),
     ),
     _law(
         "leading_axes",
@@ -164,7 +199,7 @@ LAWS: tuple[Law, ...] = (
         checks.leading_axes,
         inputs="_rows",
         claims=("rms_norm.definition",),
-        rejects=(),
+        rejects=("rms_norm.over_two_axes", "rms_norm.over_first_axis_too"),
     ),
     _law(
         "eq_layer_norm_of_centred",
@@ -175,7 +210,7 @@ LAWS: tuple[Law, ...] = (
         inputs="_centred",
         conventions={"rms_norm.eps": "inside", "layer_norm.eps": "inside"},
         claims=("rms_norm.of_centred_eq_layer_norm",),
-        rejects=(),
+        rejects=("rms_norm.one_less",),
     ),
     _law(
         "row_alone",
@@ -185,7 +220,7 @@ LAWS: tuple[Law, ...] = (
         calls.row_alone(rms_norm, one_row),
         inputs="_rows",
         guarantee="batch-invariant",
-        rejects=(),
+        rejects=("rms_norm.row_of_tile", "rms_norm.scale_of_all_rows"),
     ),
     _law(
         "others_change_nothing",
@@ -195,19 +230,24 @@ LAWS: tuple[Law, ...] = (
         calls.others_change_nothing(one_row),
         inputs="_beside",
         guarantee="mask-exact",
-        rejects=(),
+        rejects=("rms_norm.past_the_end",),
     ),
     *calls.call_laws(
         "rms_norm",
         rms_norm,
         others,
         {
-            "inputs_unchanged": (),
-            "repeatable": (),
-            "views_equal_copies": (),
-            "no_memory": (),
-            "output_form": (),
-            "empty_batch": (),
+            "inputs_unchanged": ("rms_norm.in_place",),
+            "repeatable": ("rms_norm.sum_not_cleared",),
+            "views_equal_copies": ("rms_norm.x_as_contiguous", "rms_norm.weight_as_contiguous"),
+            "no_memory": (
+                "rms_norm.eps_of_first_call",
+                "rms_norm.weight_of_first_call",
+                "rms_norm.buffer_handed_out",
+                "rms_norm.width_of_widest_call",
+            ),
+            "output_form": ("rms_norm.result_in_float32",),
+            "empty_batch": ("rms_norm.empty_flattened",),
         },
     ),
 )

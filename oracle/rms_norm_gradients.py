@@ -103,12 +103,26 @@ LAWS: tuple[Law, ...] = (
         "rms_norm",
         gradients,
         {
-            "gradients_match_oracle": (),
-            "zero_upstream": (),
-            "gradients_of_views": (),
-            "gradients_of_some": (),
-            "gradients_between_calls": (),
-            "gradient_leaves_output": (),
+            "gradients_match_oracle": (
+                "rms_norm.gradient_without_gain",
+                "rms_norm.gradient_of_weight_not_one_plus",
+                "rms_norm.gradient_centred",
+                "rms_norm.gradient_factor_missing",
+                "rms_norm.gradient_row_term_in_bfloat16",
+                "rms_norm.gradient_missing",
+                "rms_norm.gradient_of_weight_missing",
+            ),
+            "zero_upstream": (
+                "rms_norm.gradient_upstream_ignored",
+                "rms_norm.gradient_of_weight_without_upstream",
+            ),
+            "gradients_of_views": (
+                "rms_norm.gradient_of_views_zero",
+                "rms_norm.gradient_upstream_as_contiguous",
+            ),
+            "gradients_of_some": ("rms_norm.gradient_of_weight_only_with_x",),
+            "gradients_between_calls": ("rms_norm.gradient_factor_of_latest_call",),
+            "gradient_leaves_output": ("rms_norm.gradient_overwrites_upstream",),
         },
         inputs="rms_norm_gradients",
         others=others,
@@ -122,7 +136,7 @@ LAWS: tuple[Law, ...] = (
         match_oracle(gradients),
         inputs="_at_eps",
         claims=("rms_norm.definition",),
-        rejects=(),
+        rejects=("rms_norm.gradient_without_eps",),
     ),
     _law(
         "gradient_orthogonal_to_x",
@@ -131,7 +145,13 @@ LAWS: tuple[Law, ...] = (
         "gradient",
         orthogonal_to_x,
         claims=("rms_norm.definition",),
-        rejects=(),
+        rejects=(
+            "rms_norm.gradient_without_row_term",
+            "rms_norm.gradient_sum_for_mean",
+            "rms_norm.gradient_row_term_without_gain",
+            "rms_norm.gradient_row_term_of_x",
+            "rms_norm.gradient_row_term_of_first_block",
+        ),
     ),
     _law(
         "gradient_row_alone",
@@ -141,7 +161,7 @@ LAWS: tuple[Law, ...] = (
         row_alone,
         inputs="_gradient_rows",
         claims=("rms_norm.definition",),
-        rejects=(),
+        rejects=("rms_norm.gradient_row_term_of_next_row",),
     ),
     _law(
         "weight_adjoint",
@@ -151,7 +171,7 @@ LAWS: tuple[Law, ...] = (
         weight_adjoint,
         inputs="_weighted",
         claims=("rms_norm.definition",),
-        rejects=(),
+        rejects=("rms_norm.gradient_of_weight_from_x", "rms_norm.gradient_of_weight_from_result"),
     ),
     _law(
         "weight_gradient_counts_rows",
@@ -161,7 +181,12 @@ LAWS: tuple[Law, ...] = (
         weight_counts_rows,
         inputs="_many",
         claims=("rms_norm.definition",),
-        rejects=(),
+        rejects=(
+            "rms_norm.gradient_of_weight_mean",
+            "rms_norm.gradient_of_weight_in_storage",
+            "rms_norm.gradient_of_weight_partial_block",
+            "rms_norm.gradient_of_weight_last_block",
+        ),
     ),
     _law(
         "same_with_gradients",
@@ -171,6 +196,6 @@ LAWS: tuple[Law, ...] = (
         same_with_gradients(rms_norm),
         inputs="",
         claims=("rms_norm.definition",),
-        rejects=(),
+        rejects=("rms_norm.outside_in_training",),
     ),
 )
