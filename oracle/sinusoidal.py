@@ -90,6 +90,7 @@ LAWS: tuple[Law, ...] = (
             "sine_negated",
             "short_circle",
             "angles_in_storage",
+            "computed_in_storage",
         ),
     ),
     _law(

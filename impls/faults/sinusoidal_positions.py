@@ -67,6 +67,15 @@ def _angles_in_storage(
     return angle, angle
 
 
+def _in_storage(
+    positions: Tensor, dim: int, base: float, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    wide = torch.promote_types(dtype, torch.float32)
+    turns = encoding_frequencies(dim, base, dtype=wide, device=positions.device)
+    angle = positions.to(dtype).unsqueeze(-1) * turns.to(dtype)
+    return angle, angle
+
+
 def _padding_row(rows: Tensor, positions: Tensor, _dtype: torch.dtype | None) -> Tensor:
     return rows.masked_fill((positions == 0).unsqueeze(-1), 0.0)
 
@@ -210,6 +219,19 @@ FAULTS = (
         remedy="Form angles in float32, take sine and cosine, and then cast.",
         law="sinusoidal.matches_oracle",
         functions=by_table(_angles_in_storage),
+        dtypes=("bfloat16", "float16"),
+    ),
+    Fault(
+        id="sinusoidal.computed_in_storage",
+        component="sinusoidal",
+        kind="K12",
+        reason="keeps positions, frequencies and their products in the half precision of the "
+        "model, so that far positions have the rows of others",
+        remedy="Form angles in float32 whatever the model is cast to, take sine and cosine, and "
+        "then cast.",
+        law="sinusoidal.matches_oracle",
+        functions=by_table(_in_storage),
+        report="wfondrie/depthcharge #82",
         dtypes=("bfloat16", "float16"),
     ),
     Fault(
