@@ -13,6 +13,7 @@ from attnspec.oracle.law import Inputs
 from attnspec.oracle.norm_rows import (
     BALANCED,
     CONSTANT,
+    EPS,
     GAINS,
     NORM_SHAPES,
     OFFSET,
@@ -65,6 +66,10 @@ BIASED: tuple[Affine, ...] = tuple(
 """A bias of no zeros."""
 
 
+ABOVE_ERRORS: tuple[float | None, ...] = (None, 1e-8, 1e-6, 1e-8, 1e-3, 1e-5, 1e-8)
+"""Sizes of eps beside which the error of a mean is small; the smallest is 0 in float16."""
+
+
 def _not_too_large(dresses: tuple[Dress, ...]) -> tuple[Dress, ...]:
     """Those without numbers whose squares overflow every format: of their rows nothing is
     promised."""
@@ -77,12 +82,12 @@ def _forms(
     need: Need = bool,
     keep: Callable[[Shape], bool] = bool,
     table: tuple[Shape, ...] = NORM_SHAPES,
-    least: float = 0.0,
+    sizes: tuple[float | None, ...] = EPS,
 ) -> tuple[Form, ...]:
-    """Shapes of a table whose width and rows are as needed, with every eps of at least a size."""
+    """Shapes of a table whose width and rows are as needed, with every eps of some."""
     shapes = row_shapes(scope, table, need)
     kept = tuple(shape for shape in shapes if keep(shape))
-    return eps_forms(scope, kept or shapes, least)
+    return eps_forms(scope, kept or shapes, sizes)
 
 
 def _three(width: int) -> bool:
@@ -167,10 +172,9 @@ FAMILIES: tuple[Family, ...] = (
     ),
     _family(
         "layer_norm_constant",
-        "every row has one number, and the bias is not zero; no eps at which the error of a mean "
-        "is all that is left",
+        "every row has one number, and the bias is not zero",
         extras=BIASED,
-        forms=partial(_forms, least=1e-8),
+        forms=partial(_forms, sizes=ABOVE_ERRORS),
         patterns=CONSTANT,
         dresses=PLAIN,
     ),

@@ -226,10 +226,12 @@ def row_shapes(
     return tuple(sorted(found, key=lambda s: order.get(s, len(order))))
 
 
-def eps_forms(scope: Scope, shapes: tuple[Shape, ...], least: float = 0.0) -> tuple[Form, ...]:
-    """Every shape with every eps, of at least such a size, if the function takes one."""
-    sizes = [e for e in EPS if e is None or (e >= least and "eps" in scope.accepts)]
-    return tuple(Form(shape, {} if e is None else {"eps": e}) for e in sizes for shape in shapes)
+def eps_forms(
+    scope: Scope, shapes: tuple[Shape, ...], sizes: tuple[float | None, ...] = EPS
+) -> tuple[Form, ...]:
+    """Every shape with every eps, or without any where the function takes none."""
+    taken = sizes if "eps" in scope.accepts else (None,)
+    return tuple(Form(shape, {} if e is None else {"eps": e}) for e in taken for shape in shapes)
 
 
 def no_rows(scope: Scope) -> tuple[Shape, ...]:
