@@ -9,9 +9,8 @@ import sys
 import pytest
 
 from attnspec.impls.targets import TARGETS
+from attnspec.oracle.components import COMPONENTS
 from attnspec.target import DTYPES, Target
-
-COMPONENTS = ("softmax", "attention", "rope", "rope_apply")
 
 # the targets that are written in torch themselves import it, and nothing else does
 WITHOUT_TORCH = [
@@ -36,7 +35,8 @@ def test_libraries_are_imported_on_demand() -> None:
         f"for path in {WITHOUT_TORCH!r}:\n"
         "    importlib.import_module(path)\n"
         "print(sorted({'torch', 'mlx', 'onnx', 'onnxruntime', 'transformers',"
-        " 'rotary_embedding_torch', 'jax', 'openvino', 'x_transformers'} & set(sys.modules)))\n"
+        " 'rotary_embedding_torch', 'jax', 'openvino', 'x_transformers',"
+        " 'positional_encodings'} & set(sys.modules)))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]", done.stdout
