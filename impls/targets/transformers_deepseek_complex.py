@@ -14,18 +14,28 @@ TARGET = Target(
     name="transformers.deepseek_complex",
     # float64 channels turn in float32 too
     dtypes=("float32", "bfloat16", "float16"),
+    # its backward pass raises for an upstream that doesn't lie at even places
+    gradients=False,
+    # it raises where there is nothing to turn
+    limits={"b": (1, 64), "h": (1, 64), "n": (1, 1024)},
     requires={"torch": "torch", "transformers": "transformers"},
 )
 
 
 def rope(x: Tensor, positions: Tensor, *, base: float = 10000.0) -> Tensor:
-    """`apply_rotary_emb` with the angles of a rotary module made from a config."""
+    """`apply_rotary_emb` with the angles of a rotary module made from a config.
+
+    It raises for pairs that don't lie side by side in memory, from an even place on; the model
+    hands it no others.
+    """
+    import torch
     from transformers.models.deepseek_v2.modeling_deepseek_v2 import apply_rotary_emb
 
     turning = _deepseek(x.shape[-1], base)(
         x, positions if positions.ndim == 2 else positions.unsqueeze(0)
     )
-    result: Tensor = apply_rotary_emb(x, x, turning)[0]
+    dense = x.clone(memory_format=torch.contiguous_format)
+    result: Tensor = apply_rotary_emb(dense, dense, turning)[0]
     return result
 
 
