@@ -10,7 +10,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attnspec.impls.alibi_slopes import alibi_slopes, working_dtype
+from attnspec.impls.alibi_slopes import (
+    alibi_slopes,
+    alibi_slopes_geometric,
+    working_dtype,
+)
 
 
 def alibi_bias(
@@ -39,9 +43,10 @@ def alibi_bias_by_key(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """As `alibi_bias` up to a constant a row, for keys up to the query: the slope times how far a
-    key is before the last one, for every query alike."""
-    slopes = alibi_slopes(n_heads, dtype=working_dtype(dtype), device=device)
+    """As `alibi_bias` up to a constant a row, for keys up to the query, with geometric slopes for
+    every head count: the slope times how far a key is before the last one, for all queries alike.
+    """
+    slopes = alibi_slopes_geometric(n_heads, dtype=working_dtype(dtype), device=device)
     before_last = offsets(t, s, device=device)[-1:].to(slopes.dtype)
     return (slopes[:, None, None] * before_last).to(dtype or torch.float32).expand(-1, t, -1)
 

@@ -26,7 +26,7 @@ from attnspec.usage import UsageError
 REFERENCES = (
     "torch", "torch.online", "torch.complex", "torch.matrix", "torch.half", "torch.tiled",
     "torch.split", "torch.per_query", "torch.top_left", "torch.total_window", "torch.tiled_heads",
-    "torch.nan_rows", "torch.by_logarithm",
+    "torch.nan_rows", "torch.by_key", "torch.by_logarithm",
 )  # fmt: skip
 ENOUGH = 400
 """Examples in which a fault must show: more than a run at tier `full` makes for one dtype."""

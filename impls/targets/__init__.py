@@ -48,6 +48,13 @@ TARGETS: Mapping[str, str] = {
     "transformers.t5": "attnspec.impls.targets.transformers_t5",
     "transformers.mpnet": "attnspec.impls.targets.transformers_mpnet",
     "transformers.wavlm": "attnspec.impls.targets.transformers_wavlm",
+    "transformers.llama_norm": "attnspec.impls.targets.transformers_llama_norm",
+    "transformers.gemma_norm": "attnspec.impls.targets.transformers_gemma_norm",
+    "transformers.t5_norm": "attnspec.impls.targets.transformers_t5_norm",
+    "transformers.deepseek_norm": "attnspec.impls.targets.transformers_deepseek_norm",
+    "x-transformers.norm": "attnspec.impls.targets.x_transformers_norm",
+    "x-transformers.norm_offset": "attnspec.impls.targets.x_transformers_norm_offset",
+    "onnxruntime.simplified": "attnspec.impls.targets.onnxruntime_simplified",
     "x-transformers": "attnspec.impls.targets.x_transformers",
     "x-transformers.flash": "attnspec.impls.targets.x_transformers_flash",
     "x-transformers.positions": "attnspec.impls.targets.x_transformers_positions",
@@ -86,6 +93,7 @@ KNOWN_TO_FAIL: Mapping[str, str] = {
     "jax.lowest_bias": "a finite bias can lie below what hides a key",
     "positional-encodings.cast": "positions and frequencies are rounded to the dtype of the model",
     "mlx.sinusoidal_wide": "the logarithms of wide rows' frequencies are differences",
+    "transformers.falcon": "the bias is multiplied in bfloat16 whatever its dtype",
     "mlx.default": "rows in half precision are summed in half precision",
 }
 """Targets with a defect of their library, each a row of BUGS.md. A run over all targets expects

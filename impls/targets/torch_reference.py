@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attnspec.impls.alibi_bias import alibi_bias
+from attnspec.impls.alibi_slopes import alibi_slopes
 from attnspec.impls.attention import attention
 from attnspec.impls.learned_positions import learned_positions
 from attnspec.impls.rms_norm import rms_norm
@@ -14,6 +16,8 @@ from attnspec.target import Target
 
 __all__ = [
     "TARGET",
+    "alibi_bias",
+    "alibi_slopes",
     "attention",
     "learned_positions",
     "rms_norm",
