@@ -5,9 +5,19 @@ from __future__ import annotations
 from attnspec.impls.targets.mlx_attention import attended as attention
 from attnspec.impls.targets.mlx_attention import gradients as attention_backward
 from attnspec.impls.targets.mlx_calls import DTYPES, Array, rotated, weights
+from attnspec.impls.targets.mlx_rms import gradients as rms_norm_backward
+from attnspec.impls.targets.mlx_rms import normalised as rms_norm
 from attnspec.target import Target
 
-__all__ = ["TARGET", "attention", "attention_backward", "rope", "softmax"]
+__all__ = [
+    "TARGET",
+    "attention",
+    "attention_backward",
+    "rms_norm",
+    "rms_norm_backward",
+    "rope",
+    "softmax",
+]
 
 TARGET = Target(
     name="mlx",

@@ -25,6 +25,17 @@ def rotary_graph(dtype: str) -> Any:
     return _model("RotaryEmbedding", {"x": 4, "cos": 3, "sin": 3}, 4, dtype, interleaved=1)
 
 
+def norm_graph(operator: str, dtype: str, rank: int, eps: float) -> Any:
+    """`x` and `scale`, one number for each entry of the last axis, to `y`: an operator that
+    normalises along that axis."""
+    return _model(operator, {"x": rank, "scale": 1}, rank, dtype, axis=-1, epsilon=eps)
+
+
+def ones(x: Array) -> Array:
+    """A scale that changes nothing, which ONNX wants all the same."""
+    return np.ones(x.shape[-1], x.dtype)
+
+
 def attention_graph(dtype: str, mask: str, rank: int, options: tuple[tuple[str, Any], ...]) -> Any:
     """`q`, `k`, `v` and, unless `rank` is 0, a `mask` of that many axes, `bool` or a bias."""
     inputs = {"q": 4, "k": 4, "v": 4} | ({"mask": rank} if rank else {})

@@ -13,7 +13,9 @@ from attnspec.impls.targets.onnx_graphs import (
     attention_options,
     batched,
     full,
+    norm_graph,
     one_mask,
+    ones,
     rotary_graph,
     softmax_graph,
 )
@@ -33,6 +35,16 @@ TARGET = Target(
 def softmax(x: Array, *, dim: int = -1) -> Array:
     """Operator Softmax."""
     result: Array = _softmax(x.dtype.name, x.ndim, dim).run(None, {"x": x})[0]
+    return result
+
+
+def rms_norm(x: Array, weight: Array | None = None, *, eps: float = 1e-6) -> Array:
+    """Operator RMSNormalization."""
+    if x.dtype == np.float64 and float(np.float32(eps)) != eps:
+        raise NotImplementedError("ONNX stores epsilon in float32")
+    scale = ones(x) if weight is None else weight
+    evaluator = _norm("RMSNormalization", x.dtype.name, x.ndim, eps)
+    result: Array = evaluator.run(None, {"x": x, "scale": scale})[0]
     return result
 
 
@@ -89,6 +101,13 @@ def _softmax(dtype: str, rank: int, axis: int) -> Any:
     from onnx.reference import ReferenceEvaluator
 
     return ReferenceEvaluator(softmax_graph(dtype, rank, axis))
+
+
+@lru_cache(maxsize=256)
+def _norm(operator: str, dtype: str, rank: int, eps: float) -> Any:
+    from onnx.reference import ReferenceEvaluator
+
+    return ReferenceEvaluator(norm_graph(operator, dtype, rank, eps))
 
 
 @lru_cache(maxsize=64)

@@ -12,7 +12,9 @@ from attnspec.impls.targets.onnx_graphs import (
     attention_graph,
     attention_options,
     batched,
+    norm_graph,
     one_mask,
+    ones,
     rotary_graph,
     softmax_graph,
     with_all_keys,
@@ -34,6 +36,12 @@ TARGET = Target(
 def softmax(x: Array, *, dim: int = -1) -> Array:
     """Operator Softmax."""
     return _run(_softmax(x.dtype.name, x.ndim, dim), x=x)
+
+
+def rms_norm(x: Array, weight: Array | None = None, *, eps: float = 1e-6) -> Array:
+    """Operator RMSNormalization."""
+    session = _norm("RMSNormalization", x.dtype.name, x.ndim, eps)
+    return _run(session, x=x, scale=ones(x) if weight is None else weight)
 
 
 def rope_apply(x: Array, cos: Array, sin: Array) -> Array:
@@ -77,6 +85,11 @@ def _attention(dtype: str, mask: str, rank: int, options: tuple[tuple[str, Any],
 @lru_cache(maxsize=64)
 def _softmax(dtype: str, rank: int, axis: int) -> Any:
     return _session(softmax_graph(dtype, rank, axis))
+
+
+@lru_cache(maxsize=256)
+def _norm(operator: str, dtype: str, rank: int, eps: float) -> Any:
+    return _session(norm_graph(operator, dtype, rank, eps))
 
 
 @lru_cache(maxsize=64)

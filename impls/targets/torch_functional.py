@@ -12,6 +12,13 @@ if TYPE_CHECKING:
 TARGET = Target(name="torch.functional", requires={"torch": "torch"})
 
 
+def rms_norm(x: Tensor, weight: Tensor | None = None, *, eps: float = 1e-6) -> Tensor:
+    """`torch.nn.functional.rms_norm`."""
+    from torch.nn import functional
+
+    return functional.rms_norm(x, x.shape[-1:], weight, eps)
+
+
 def softmax(x: Tensor, *, dim: int = -1) -> Tensor:
     """`torch.nn.functional.softmax`."""
     from torch.nn import functional
