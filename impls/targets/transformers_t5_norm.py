@@ -34,4 +34,5 @@ def rms_norm(x: Tensor, weight: Tensor | None = None, *, eps: float = 1e-6) -> T
 def _module(channels: int, eps: float) -> Any:
     from transformers.models.t5.modeling_t5 import T5LayerNorm
 
-    return T5LayerNorm(channels, eps=eps)
+    made: Any = T5LayerNorm
+    return made(channels, eps=eps)
