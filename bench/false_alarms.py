@@ -41,8 +41,8 @@ from bench.processes import cores, one_thread, positive
 TARGETS = (
     "torch", "torch.online", "torch.complex", "torch.matrix", "torch.half", "torch.tiled",
     "torch.split", "torch.per_query", "torch.top_left", "torch.total_window", "torch.tiled_heads",
-    "torch.nan_rows", "torch.by_logarithm", "torch.functional", "torch.sdpa", "torch.sdpa_flash",
-    "torch.sdpa_math",
+    "torch.nan_rows", "torch.by_key", "torch.by_logarithm", "torch.functional", "torch.sdpa",
+    "torch.sdpa_flash", "torch.sdpa_math",
 )  # fmt: skip
 """The references and torch's own functions: right by construction, or in everyone's use."""
 MAY_DECLINE = ("torch.sdpa_flash",)
