@@ -47,7 +47,7 @@ def _continued_documents(rng: np.random.Generator, rows: int, n: int) -> Array:
     """Every row has a part of two documents, each of which began elsewhere."""
     first = np.arange(n) < rng.integers(1, n, size=(rows, 1))
     begun = rng.integers(1, 300, size=(2, rows, 1))
-    return np.arange(n) + np.where(first, begun[0] + 2 * n, begun[1])
+    return np.asarray(np.arange(n) + np.where(first, begun[0] + 2 * n, begun[1]))
 
 
 DOCUMENTS: tuple[Positions, ...] = (

@@ -31,7 +31,8 @@ def rope(x: Tensor, positions: Tensor, *, base: float = 10000.0) -> Tensor:
     tables = _deepseek(x.shape[-1], base)
     cos, sin = tables(x, positions if positions.ndim == 2 else positions.unsqueeze(0))
     halves: Tensor = turned(x, x, cos, sin)[0]
-    return halves.unflatten(-1, (2, -1)).transpose(-1, -2).flatten(-2)
+    pairs = halves.reshape(*x.shape[:-1], 2, x.shape[-1] // 2).transpose(-1, -2)
+    return pairs.reshape(x.shape)
 
 
 @lru_cache(maxsize=64)
