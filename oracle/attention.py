@@ -69,7 +69,6 @@ LAWS: tuple[Law, ...] = (
         claims=("attention.masked_formula", "attention.scores_are_dot_products"),
         rejects=(
             "attention.axes_guessed_by_size",
-            "attention.batch_taken_for_heads",
             "attention.bias_as_flag",
             "attention.bias_in_base_two",
             "attention.bias_scaled",
@@ -94,7 +93,6 @@ LAWS: tuple[Law, ...] = (
             "attention.small_steps_not_rescaled",
             "attention.softcap_before_scale",
             "attention.softcap_clamps",
-            "attention.softcap_ignored_with_bias",
             "attention.softcap_in_base_two",
             "attention.tile_judged_by_first_key",
             "attention.weights_in_eight_bits",

@@ -41,10 +41,13 @@ from attnspec.oracle.attention_options import (
     attention_forms,
 )
 from attnspec.oracle.attention_shapes import (
+    EVEN_SHAPES,
     LONG_ROW_SHAPES,
     LONG_SHAPES,
     SHAPES,
+    SQUARE_SHAPES,
     TILE_SHAPES,
+    WIDE_GROUP_SHAPES,
     shared,
 )
 from attnspec.oracle.family import PLAIN, Draw, Dress, Family, Scope
@@ -59,6 +62,8 @@ ANY_FORM: Forms = partial(attention_forms, table=SHAPES)
 
 NONE: tuple[Extra, ...] = (Extra(),)
 MASKED = tuple(Extra(mask=mask) for mask in MASKS)
+SHARED_MASKS = tuple(extra for extra in MASKED if extra.mask and extra.mask.axes != "b h t s")
+ROWLESS_MASKS = tuple(extra for extra in SHARED_MASKS if extra.mask and "t" not in extra.mask.axes)
 BIASED = tuple(Extra(bias=bias) for bias in BIASES)
 BIASED_AND_HIDDEN = tuple(Extra(bias=bias) for bias in HIDING)
 BOTH = tuple(
@@ -110,7 +115,7 @@ def _of_several(name: str, axis: str) -> Family:
     return _family(
         name,
         f"as two runs, with several {AXIS_NAMES[axis]} and masks and biases of their own",
-        forms=partial(attention_forms, table=SHAPES, needs={axis: several}),
+        forms=partial(attention_forms, table=(*SHAPES, *EVEN_SHAPES * 3), needs={axis: several}),
         extras=(*own, *NONE * len(own)),
         build=BLUNTLY,
         patterns=CALM,
@@ -157,6 +162,21 @@ ATTENTION: tuple[Family, ...] = (
         build=partial(STEADILY, hidden=True),
     ),
     _family(
+        "_shared_mask",
+        "as a mask, nearly always shared along some axis, and mostly by all queries",
+        forms=needing(
+            "mask",
+            forms=partial(
+                attention_forms,
+                table=(*SHAPES, *SQUARE_SHAPES * 6),
+                plain=1.5,
+                needs={"s": several},
+            ),
+        ),
+        extras=(*SHARED_MASKS, *ROWLESS_MASKS * 4),
+        build=partial(STEADILY, hidden=True),
+    ),
+    _family(
         "_bias",
         "a finite bias, no mask",
         forms=needing("bias", forms=partial(attention_forms, table=SHAPES, plain=1.5)),
@@ -181,9 +201,13 @@ ATTENTION: tuple[Family, ...] = (
     ),
     _family(
         "_groups",
-        "query heads share a key head",
+        "query heads share a key head, often more than eight one",
         forms=partial(
-            attention_forms, table=SHAPES, choices=GROUP_CHOICES, plain=1.0, heads=shared
+            attention_forms,
+            table=(*SHAPES, *WIDE_GROUP_SHAPES * 3),
+            choices=GROUP_CHOICES,
+            plain=1.0,
+            heads=shared,
         ),
         extras=(*NONE, *MASKED[::3], *BIASED[2::3], *NONE * 20),
     ),

@@ -52,6 +52,7 @@ ORDER: tuple[Law, ...] = (
         heads.permutation_of_batch,
         inputs="_entries",
         rejects=(
+            "attention.batch_taken_for_heads",
             "attention.bias_of_first_entry",
             "attention.keys_of_first_entry",
             "attention.later_entries_zero",
@@ -249,12 +250,17 @@ READINGS: tuple[Law, ...] = (
     law(
         "softcap_limits",
         "two weights differ by at most twice the cap in logarithms; a distant cap changes nothing",
-        "the cap is ignored, or its factor is missing before or after the tanh",
+        "the cap is ignored, beside a bias perhaps, or its factor is missing before or after the "
+        "tanh",
         "probe",
         scores.softcap_limits,
         inputs="_plain",
         options=("softcap",),
         claims=("attention.softcap_bounds_ratio",),
-        rejects=("attention.softcap_ignored", "attention.softcap_without_factor"),
+        rejects=(
+            "attention.softcap_ignored",
+            "attention.softcap_ignored_with_bias",
+            "attention.softcap_without_factor",
+        ),
     ),
 )

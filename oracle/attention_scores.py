@@ -187,7 +187,8 @@ def softcap_limits(implementation: Implementation, inputs: Inputs) -> list[Compa
 
 
 def _saturated(implementation: Implementation, call: Inputs, scale: float) -> list[Comparison]:
-    """One key four to eight caps above zero and one as far below."""
+    """One key four to eight caps above zero and one as far below; beside a bias too, the same for
+    all keys of a row, which moves no ratio."""
     if sizes(call)[3] < 2:
         return []
     d, cap = call.arrays["q"].shape[-1], 2.0 ** generator(call, "cap").integers(-1, 2)
@@ -197,9 +198,21 @@ def _saturated(implementation: Implementation, call: Inputs, scale: float) -> li
     k = np.zeros_like(call.arrays["k"])
     keys = _two_of(call)
     k[:, :, keys[0]], k[:, :, keys[1]] = signs, -signs
-    read = reading(implementation, changed(call, {"softcap": cap}, q=q, k=k), keys)
+    capped = changed(call, {"softcap": cap}, q=q, k=k)
+    if generator(call, "beside a bias").integers(2):
+        capped = _with_row_bias(implementation, capped)
+    read = reading(implementation, capped, keys)
     if read is None:
         return []
     actual, room = _log_ratio(implementation(read), attention(implementation, read))
     right = np.full_like(actual, 2.0 * cap * math.tanh(scale * d * size / cap))
     return [alike("ln of a ratio of capped weights", actual, right, room, "float64")]
+
+
+def _with_row_bias(implementation: Implementation, call: Inputs) -> Inputs:
+    """The call with one number for all keys of a row as its bias, if it may have one."""
+    if not implementation.accepts("bias"):
+        return call
+    b, h, t, s = sizes(call)
+    numbers = generator(call, "bias of rows").choice([-1.0, -0.5, 0.5, 1.0], size=(b, h, t, 1))
+    return changed(call, bias=np.broadcast_to(numbers, (b, h, t, s)).copy())

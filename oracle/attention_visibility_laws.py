@@ -142,7 +142,7 @@ VISIBILITY: tuple[Law, ...] = (
         "an axis of size 1 is read beyond its end, or taken for another axis",
         "reduced",
         visibility.broadcast_eq_expanded,
-        inputs="_mask",
+        inputs="_shared_mask",
         options=("mask",),
         rejects=("attention.mask_batch_for_heads", "attention.mask_blocks_queries"),
     ),

@@ -85,7 +85,7 @@ def test_families_are_what_they_say() -> None:
         assert len(inputs.arrays) == 3
     for inputs in draws("attention_hidden"):
         assert not seen_of(inputs).all()
-    for inputs in draws("attention_mask"):
+    for inputs in (*draws("attention_mask"), *draws("attention_shared_mask")):
         assert list(inputs.arrays) == ["q", "k", "v", "mask"]
         assert not seen_of(inputs).all()
     for inputs in draws("attention_bias"):
@@ -116,7 +116,7 @@ def test_families_are_what_they_say() -> None:
 def test_options_only_if_accepted(family: str, accepted: str) -> None:
     taken = frozenset(accepted.split())
     need = family.removeprefix("attention_")
-    need = {"lse": "return_lse"}.get(need, need)
+    need = {"lse": "return_lse", "shared_mask": "mask"}.get(need, need)
     if need in ALL and need not in taken:
         with pytest.raises(ValueError, match=r"the function (takes|does not take)"):
             draws(family, 1, accepts=taken)

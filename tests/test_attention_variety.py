@@ -63,6 +63,30 @@ def test_settings_that_hide_faults_are_the_minority() -> None:
     assert products[-len(products) // 50] < 2**14
 
 
+def test_families_draw_what_their_laws_are_about() -> None:
+    """No fault that a law names is met by chance."""
+
+    def rate(family: str, holds: Callable[[Inputs], bool]) -> float:
+        return share(draws(f"attention_{family}", 1500), holds)
+
+    def has_a_wide_group(i: Inputs) -> bool:
+        _, h, g, *_ = shape_of(i)
+        return h > 8 * g
+
+    def is_shared(i: Inputs) -> bool:
+        b, h, _, t, s, _, _ = shape_of(i)
+        return i.arrays["mask"].shape != (b, h, t, s)
+
+    def could_be_of_queries(i: Inputs) -> bool:
+        t, s = shape_of(i)[3:5]
+        return t == s > 1 and i.arrays["mask"].shape[-2] == 1
+
+    assert rate("groups", has_a_wide_group) > 0.12
+    assert rate("shared_mask", is_shared) > 0.8
+    assert rate("shared_mask", could_be_of_queries) > 0.12
+    assert rate("entries", lambda i: shape_of(i)[0] == shape_of(i)[1]) > 0.12
+
+
 def test_options_vary() -> None:
     calls = draws("attention", 2000)
     assert 0.25 < share(calls, lambda i: not i.options) < 0.5

@@ -145,7 +145,7 @@ FAULTS = (
         kind="K07",
         reason="exchanges batch and heads where there are as many of both",
         remedy="Name the axes, and don't infer them from sizes.",
-        law="attention.matches_oracle",
+        law="attention.permutation_of_batch",
         functions=by_output(_entries_by_size),
         report="aipixel/AEMatter #3",
     ),

@@ -233,7 +233,7 @@ FAULTS = (
         kind="K29",
         reason="takes another path when a bias is passed, one without the softcap",
         remedy="Cap the scaled scores on every path.",
-        law="attention.matches_oracle",
+        law="attention.softcap_limits",
         functions=by_arguments(_cap_not_with_bias),
     ),
     Fault(
