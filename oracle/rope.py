@@ -70,6 +70,7 @@ LAWS: tuple[Law, ...] = (
         "angles, pairs or signs are wrong, or something is rounded where the contract forbids it",
         "oracle",
         calls.matches_oracle(rope),
+        inputs="rope_alike",
         claims=("rope.definition", "rope.components"),
         rejects=(
             "rope.backward",

@@ -29,6 +29,11 @@ from attnspec.oracle.shapes import BASIS_SHAPES, ROPE_SHAPES, Need, Shape, even,
 from attnspec.oracle.values import VALUES, Pattern, Span, span
 
 AXES = "bhnd"
+AS_MANY_HEADS: tuple[Shape, ...] = (
+    (1, 2, 2, 4), (2, 3, 3, 6), (3, 4, 4, 2), (2, 5, 5, 4), (3, 2, 2, 8), (2, 4, 4, 10),
+    (1, 7, 7, 6), (1, 8, 8, 4), (2, 3, 3, 16), (1, 16, 16, 4), (3, 6, 6, 8), (1, 17, 17, 2),
+)  # fmt: skip
+"""As many heads as positions."""
 
 Width = Callable[[int], int]
 
@@ -227,6 +232,11 @@ def _family(
 
 ROPE: tuple[Family, ...] = (
     _family("rope", "any positions"),
+    _family(
+        "rope_alike",
+        "any positions; often as many as heads",
+        forms=partial(rope_forms, table=(*ROPE_SHAPES, *AS_MANY_HEADS)),
+    ),
     _family(
         "rope_pairs",
         "positions that leave room for a shift",

@@ -25,7 +25,7 @@ from attnspec.oracle.family import (
 )
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.shapes import SOFTMAX_SHAPES
-from attnspec.oracle.values import LOGITS, span
+from attnspec.oracle.values import LOGITS, Pattern, Span, span
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,14 @@ MASKS: tuple[Mask, ...] = (
     Mask("the first 128", partial(_leading, 128)),
 )
 """Simplest first."""
+
+
+def _far_below(rng: np.random.Generator, shape: Shape, _span: Span) -> Array:
+    return np.asarray(rng.standard_normal(shape) - 2.0**14)
+
+
+FAR_BELOW = Pattern("far below zero", _far_below, signed=False)
+"""Below the finite numbers that are taken for minus infinity."""
 
 
 def softmax_inputs(scope: Scope, drawn: Draw) -> Inputs:
@@ -179,7 +187,7 @@ SOFTMAX: tuple[Family, ...] = (
         forms=partial(_forms, row=2),
         extras=MASKS,
         build=softmax_inputs,
-        patterns=LOGITS,
+        patterns=(*LOGITS, *[FAR_BELOW] * 5),
     ),
     Family(
         name="softmax_rows",

@@ -14,7 +14,7 @@ from attnspec.oracle.inputs import FAMILIES, LAYOUTS, Scope
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.positions import EDGES, POSITIONS, TABLES
 from attnspec.oracle.precision import FORMATS, NUMPY_TYPES, snapped
-from attnspec.oracle.softmax_inputs import MASKS
+from attnspec.oracle.softmax_inputs import FAR_BELOW, MASKS
 from attnspec.oracle.values import LOGITS, PATTERNS, SPECIALS, VALUES, filled, span
 
 ALL = frozenset({"dim", "base", "rotary_dim"})
@@ -66,9 +66,19 @@ def test_settings_that_hide_faults_are_the_minority() -> None:
     assert sum(m % 8 == 0 for m in rows) < 700, "no tail"
 
 
+def test_families_draw_what_their_laws_are_about() -> None:
+    """No fault that a law names is met by chance."""
+    shapes = [i.arrays["x"].shape for i in draws("rope_alike", 1000)]
+    assert sum(h == n > 1 for _, h, n, _ in shapes) > 120
+    low = [i.arrays["x"] for i in draws("softmax_some_minus_infinity", 1000)]
+    assert sum(bool((x < -1e4).all()) for x in low) > 100
+
+
 def test_every_entry_of_the_tables_is_reachable() -> None:
     softmax = [*draws("softmax", 3000), *draws("softmax_some_minus_infinity", 3000)]
-    assert {i.pattern.split(";")[0] for i in softmax} == {p.name for p in LOGITS} == set(PATTERNS)
+    names = {p.name for p in LOGITS}
+    assert {i.pattern.split(";")[0] for i in softmax} == names | {FAR_BELOW.name}
+    assert names == set(PATTERNS)
     assert {i.pattern.split(": ")[-1] for i in softmax[3000:]} == {m.name for m in MASKS}
     rope = draws("rope", 4000)
     assert {i.pattern.split(";")[0] for i in rope} == {p.name for p in VALUES}
