@@ -75,7 +75,7 @@ def test_families_draw_what_their_laws_are_about() -> None:
 
     def is_shared(i: Inputs) -> bool:
         b, h, _, t, s, _, _ = shape_of(i)
-        return i.arrays["mask"].shape != (b, h, t, s)
+        return bool(i.arrays["mask"].shape != (b, h, t, s))
 
     def could_be_of_queries(i: Inputs) -> bool:
         t, s = shape_of(i)[3:5]
