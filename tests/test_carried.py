@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +16,7 @@ from attnspec.oracle.precision import EVALUATION
 Array = np.ndarray[Any, Any]
 
 RNG = np.random.default_rng(5)
-FORMULAS = {
+FORMULAS: Mapping[str, Callable[[Any, Any, Any], Any]] = {
     "sum": lambda a, b, c: a + b,
     "difference": lambda a, b, c: a - b,
     "product": lambda a, b, c: a * b,

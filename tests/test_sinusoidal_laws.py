@@ -91,7 +91,7 @@ def unlike_others(positions: Any, dim: int, **options: Any) -> Any:
     options.pop("device", None)
     if isinstance(name := options.pop("dtype", None), str):
         options["dtype"] = getattr(torch, name)
-    return sinusoidal(torch.from_dlpack(positions), dim, **options)
+    return sinusoidal(torch.utils.dlpack.from_dlpack(positions), dim, **options)
 
 
 RIGHT = {
@@ -174,7 +174,7 @@ def one_row_early(positions: Tensor, dim: int, *, base: float = 10000.0) -> Tens
 
 def unit_length(positions: Tensor, dim: int, *, base: float = 10000.0) -> Tensor:
     rows = sinusoidal(positions, dim, base=base)
-    return rows / rows.norm(dim=1, keepdim=True)
+    return rows / rows.square().sum(1, keepdim=True).sqrt()
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def _partial_tile(sines: Tensor, cosines: Tensor) -> Tensor:
 
 
 def _scaled(sines: Tensor, cosines: Tensor) -> Tensor:
-    return by_turns(sines, cosines) * (2 * sines.shape[-1]) ** -0.5
+    return by_turns(sines, cosines) / math.sqrt(2 * sines.shape[-1])
 
 
 FAULTS = (

@@ -30,7 +30,8 @@ def encoded(positions: Array, dim: int, base: float) -> Array:
     """The module with its frequencies from 1 down to that of the last pair. Left to its defaults
     it goes down to 1/10000 at any width, and scales by sqrt(2/dim)."""
     import mlx.core as mx
-    from mlx import nn
+    from mlx.nn.layers import positional_encoding
 
     slowest = base ** -((dim - 2) / dim)
-    return np.array(nn.SinusoidalPositionalEncoding(dim, slowest, scale=1.0)(mx.array(positions)))
+    module = positional_encoding.SinusoidalPositionalEncoding(dim, slowest, scale=1.0)
+    return np.array(module(mx.array(positions)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnspec.impls.targets.table_rows import rows_of
 from attnspec.target import Target
@@ -22,7 +22,8 @@ def sinusoidal(positions: Tensor, dim: int) -> Tensor:
     from transformers.models.speecht5.modeling_speecht5 import SpeechT5ScaledPositionalEncoding
 
     def table(rows: int) -> Tensor:
-        module = SpeechT5ScaledPositionalEncoding(0.0, dim, max_len=rows).to(positions.device)
+        made: Any = SpeechT5ScaledPositionalEncoding
+        module = made(0.0, dim, max_len=rows).to(positions.device)
         embeddings = torch.zeros(1, rows, dim, device=positions.device)
         added: Tensor = module(embeddings)
         return added[0].detach()
