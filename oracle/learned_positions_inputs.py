@@ -117,12 +117,12 @@ def _row_numbers(_rng: np.random.Generator, shape: Shape, _span: Span) -> Array:
     return np.broadcast_to(np.arange(float(shape[0]))[:, None], shape).copy()
 
 
-_ALIKE = ("zeros", "ones", "constant", "equal rows")
+_ALIKE = ("zeros", "ones", "one-hot", "constant", "equal rows")
 TABLES: tuple[Pattern, ...] = (
     Pattern("counted", _counted, signed=False),
     *(pattern for pattern in VALUES if pattern.name not in _ALIKE),
 )
-"""In which rows differ from each other."""
+"""In which most rows differ from each other."""
 ROW_NUMBERS = (Pattern("row numbers", _row_numbers, signed=False),)
 """In which every row says which one it is."""
 
