@@ -61,8 +61,9 @@ def linear_in_distance(implementation: Implementation, inputs: Inputs) -> list[C
         both = once.known & twice.known
         if both.any():
             room = 2.0 * once.allowance + twice.allowance + formed(np.abs(2.0 * once.given), 1)
-            sides = (np.where(both, x, 0.0) for x in (twice.given, 2.0 * once.given, room))
-            found.append(agree(f"twice as far {where}", *sides, implementation.dtype))
+            given = (twice.given, 2.0 * once.given, room)
+            far, double, room = (np.where(both, x, 0.0) for x in given)
+            found.append(agree(f"twice as far {where}", far, double, room, implementation.dtype))
     return found
 
 
@@ -87,8 +88,8 @@ def mirrored(implementation: Implementation, inputs: Inputs) -> list[Comparison]
     if not both.any():
         return []
     room = back.allowance + ahead.allowance
-    sides = (np.where(both, x, 0.0) for x in (ahead.given, back.given, room))
-    return [agree("as far ahead as back", *sides, implementation.dtype)]
+    one, other, room = (np.where(both, x, 0.0) for x in (ahead.given, back.given, room))
+    return [agree("as far ahead as back", one, other, room, implementation.dtype)]
 
 
 def moved_together(implementation: Implementation, inputs: Inputs) -> list[Comparison]:

@@ -57,7 +57,7 @@ def bias(implementation: Implementation, inputs: Inputs, given: Array | None = N
     promised = known(implementation, inputs)
     if given is None and (_free(implementation) or not promised.all()):
         given = implementation(inputs)
-    right = expected(*_call(implementation, inputs, given), implementation.contract)
+    right = _expected(implementation, inputs, given)
     if given is None:
         return right
     if _free(implementation):
@@ -94,7 +94,7 @@ def penalties(
 ) -> Penalties:
     """The bias of a call, less what it has on the diagonal where a constant a row is free."""
     bits = implementation(inputs) if given is None else given
-    right = expected(*_call(implementation, inputs, bits), implementation.contract)
+    right = _expected(implementation, inputs, bits)
     promised = known(implementation, inputs)
     value, allowance = right.value, right.allowance
     if _free(implementation):
@@ -103,9 +103,8 @@ def penalties(
             allowance = allowance + formed(np.abs(bits) + np.abs(constant), 2)
             bits = bits - constant
         value = value - own(inputs, value)
-    return Penalties(
-        *(np.where(promised, x, 0.0) for x in (bits, value, allowance)), known=promised
-    )
+    found, due, room = (np.where(promised, x, 0.0) for x in (bits, value, allowance))
+    return Penalties(found, due, room, promised)
 
 
 def known(implementation: Implementation, inputs: Inputs) -> Array:
@@ -136,8 +135,8 @@ def _free(implementation: Implementation) -> bool:
     return implementation.conventions["alibi.row_constant"] == "free"
 
 
-def _call(implementation: Implementation, inputs: Inputs, given: Array | None) -> tuple[Any, ...]:
-    """Definition, parameters and arrays."""
+def _expected(implementation: Implementation, inputs: Inputs, given: Array | None) -> Expected:
+    """The definition's bias, with the given one's own constants where they are free."""
     followed = implementation.conventions
     definition = _BIAS[followed["alibi.slopes"], followed["alibi.row_constant"]]
     arrays = {}
@@ -145,7 +144,7 @@ def _call(implementation: Implementation, inputs: Inputs, given: Array | None) -
         diagonal = own(inputs, given)[..., 0]
         # no constant is infinite
         arrays["constant"] = np.where(np.isfinite(diagonal), diagonal, 0.0)
-    return definition, _sizes(inputs), arrays
+    return expected(definition, _sizes(inputs), arrays, implementation.contract)
 
 
 def _sizes(inputs: Inputs) -> dict[str, int]:

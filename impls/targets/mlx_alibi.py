@@ -25,9 +25,9 @@ TARGET = Target(
 
 def alibi_slopes(n_heads: int) -> Array:
     """`ALiBi.create_alibi_slope`."""
-    from mlx import nn
+    from mlx.nn.layers.positional_encoding import ALiBi
 
-    return np.array(nn.ALiBi.create_alibi_slope(n_heads)).reshape(n_heads)
+    return np.array(ALiBi.create_alibi_slope(n_heads)).reshape(n_heads)
 
 
 def alibi_bias(n_heads: int, t: int, s: int) -> Array:
@@ -39,7 +39,7 @@ def alibi_bias(n_heads: int, t: int, s: int) -> Array:
 
 def matrix(n_heads: int, t: int, s: int, dtype: Any) -> Any:
     """The matrix that `ALiBi.__call__` adds to the scores of t queries after s - t others."""
-    from mlx import nn
+    from mlx.nn.layers.positional_encoding import ALiBi
 
     past = s - t
-    return nn.ALiBi.create_alibi_matrix(t + past, s, n_heads, past, dtype)[0]
+    return ALiBi.create_alibi_matrix(t + past, s, n_heads, past, dtype)[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attnspec.target import Target
 
@@ -20,7 +20,8 @@ TARGET = Target(
 
 def alibi_bias(n_heads: int, t: int, s: int, *, device: torch.device | str | None = None) -> Tensor:
     """`build_mpt_alibi_tensor`, whose row all queries share."""
-    from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
+    from transformers.models.mpt import modeling_mpt
 
-    row: Tensor = build_mpt_alibi_tensor(n_heads, s, device=device)
+    made: Any = modeling_mpt.build_mpt_alibi_tensor
+    row: Tensor = made(n_heads, s, device=device)
     return row.expand(n_heads, t, s)
