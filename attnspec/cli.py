@@ -230,7 +230,11 @@ def docs(ctx: click.Context, directory: Path, workers: int | None) -> None:
 @_file("--json", "Write the score as JSON.")
 @click.pass_context
 def score(ctx: click.Context, /, **given: Any) -> None:
-    """Measure which law rejects which wrong implementation, in how many examples."""
+    """Measure which law rejects which wrong implementation, in how many examples.
+
+    Over the whole catalogue a law stops soon after the first examples in which it rejects a fault;
+    of faults that are named with --fault, and with --all-laws, every example counts.
+    """
     from attnspec.verifying import scored_exit
 
     ctx.exit(scored_exit(console(), **given))
