@@ -12,12 +12,12 @@ from attnspec.oracle.family import DRESSES, PLAIN, Draw, Dress, Family, Form, Sc
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.norm_rows import (
     BALANCED,
-    CONSTANT,
     EPS,
     GAINS,
     NORM_SHAPES,
     OFFSET,
     ROWS,
+    SMALL,
     SPREAD,
     Rows,
     channels,
@@ -26,6 +26,7 @@ from attnspec.oracle.norm_rows import (
     no_rows,
     row_shapes,
     several_rows,
+    within_reach,
 )
 from attnspec.oracle.shapes import Need, Shape, even, several
 from attnspec.oracle.values import PATTERNS, Pattern, span
@@ -68,6 +69,8 @@ BIASED: tuple[Affine, ...] = tuple(
 
 ABOVE_ERRORS: tuple[float | None, ...] = (None, 1e-8, 1e-6, 1e-8, 1e-3, 1e-5, 1e-8)
 """Sizes of eps beside which the error of a mean is small; the smallest is 0 in float16."""
+SMALLEST_AIM = 1e-11
+"""The smallest variance beside which it is."""
 
 
 def _not_too_large(dresses: tuple[Dress, ...]) -> tuple[Dress, ...]:
@@ -94,6 +97,29 @@ def _three(width: int) -> bool:
     return width > 2
 
 
+def _five(width: int) -> bool:
+    """Whether two numbers that the gradient of a row can't have leave most of it."""
+    return width > 4
+
+
+def _aim(scope: Scope, eps: float) -> float:
+    """The variance at which half of what a row is divided by is eps."""
+    outside = scope.conventions.get("layer_norm.eps") == "outside"
+    return eps**2 if outside else eps
+
+
+def _readable_forms(scope: Scope) -> tuple[Form, ...]:
+    """Rows of even width, with every eps that is about a variance of rows of the dtype."""
+    sizes = [e for e in EPS if within_reach(_aim(scope, e or DEFAULT_EPS), scope.dtype)]
+    return _forms(scope, need=even, sizes=tuple(sizes))
+
+
+def _constant_forms(scope: Scope) -> tuple[Form, ...]:
+    """Any rows, with every eps beside which the error of a small mean is small."""
+    aims = {e: _aim(scope, e or DEFAULT_EPS) for e in ABOVE_ERRORS}
+    return _forms(scope, sizes=tuple(e for e in ABOVE_ERRORS if aims[e] >= SMALLEST_AIM))
+
+
 def _empty_forms(scope: Scope) -> tuple[Form, ...]:
     return tuple(Form(shape, {}) for shape in no_rows(scope))
 
@@ -105,14 +131,14 @@ MANY: tuple[Shape, ...] = (
 """Rows by the hundred, over one leading axis or several."""
 
 
-def _build(scope: Scope, drawn: Draw, *, least: int = 1) -> Inputs:
+def _build(scope: Scope, drawn: Draw) -> Inputs:
     """A call. The variance never counts: a mean of squares is coherent."""
     form, affine, pattern, dress, seed = drawn
     rows = cast("Rows", pattern)
     rng = np.random.default_rng(seed)
     sizes = span(scope.dtype, "values")
-    eps = float(form.options.get("eps", DEFAULT_EPS))
-    arrays = {"x": filled_rows(rng, form.shape, rows, dress, sizes, eps)}
+    aim = _aim(scope, float(form.options.get("eps", DEFAULT_EPS)))
+    arrays = {"x": filled_rows(rng, form.shape, rows, dress, sizes, aim)}
     told = [rows.name]
     for name, of in affine._asdict().items():
         if of is not None and name in scope.accepts:
@@ -174,15 +200,15 @@ FAMILIES: tuple[Family, ...] = (
         "layer_norm_constant",
         "every row has one number, and the bias is not zero",
         extras=BIASED,
-        forms=partial(_forms, sizes=ABOVE_ERRORS),
-        patterns=CONSTANT,
+        forms=_constant_forms,
+        patterns=SMALL,
         dresses=PLAIN,
     ),
     _family(
         "layer_norm_eps",
         "rows of mean 0 whose variance is about eps, without weight and bias",
         extras=BARE,
-        forms=partial(_forms, need=even),
+        forms=_readable_forms,
         patterns=BALANCED,
         dresses=PLAIN,
     ),
@@ -202,8 +228,8 @@ FAMILIES: tuple[Family, ...] = (
     ),
     _family(
         "layer_norm_gradients",
-        "rows of three and more, of different entries",
-        forms=partial(_forms, need=_three),
+        "rows of five and more, of different entries",
+        forms=partial(_forms, need=_five),
         patterns=SPREAD,
     ),
     _family(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.oracle.family import DRESSES, Dress, Form, Scope, stored_shape
-from attnspec.oracle.precision import snapped
+from attnspec.oracle.precision import FORMATS, snapped
 from attnspec.oracle.shapes import Need, Shape, fitted
 from attnspec.oracle.values import PATTERNS, Pattern, Span, filled, placed
 
@@ -80,12 +80,21 @@ def _constant_rows(rng: np.random.Generator, shape: Shape, _span: Span) -> Array
     return np.broadcast_to(_means(rng, shape, -3, 3), shape).copy()
 
 
-def _step(span: Span, width: int) -> float:
-    """How close to a large mean entries come, as a share of it: a unit in the last place, but no
-    closer than what the error of a mean of so many, in the precision of statistics, leaves room
-    for. One pass over the squares loses most of a variance at this distance."""
+def _closest(span: Span, width: int) -> float:
+    """How close to a large mean entries may come, as a share of it: what the error of a mean of so
+    many, in the precision of statistics, leaves room for. One pass over the squares loses most of
+    a variance at this distance."""
     double = span.dtype == "float64"
-    return max(span.ulp, 2.0**-26 if double else 2.0**-12, width * 2.0 ** (-48 if double else -19))
+    return max(2.0**-26 if double else 2.0**-12, width * 2.0 ** (-48 if double else -19))
+
+
+def _constant_small_rows(rng: np.random.Generator, shape: Shape, _span: Span) -> Array:
+    return np.broadcast_to(_means(rng, shape, -12, -5), shape).copy()
+
+
+def _step(span: Span, width: int) -> float:
+    """The smallest such distance that is at least a unit in the last place."""
+    return max(span.ulp, _closest(span, width))
 
 
 def _mean_and_spread(rng: np.random.Generator, shape: Shape, span: Span) -> Array:
@@ -104,7 +113,7 @@ def _mean_and_steps(rng: np.random.Generator, shape: Shape, span: Span) -> Array
 def _all_but_one(rng: np.random.Generator, shape: Shape, span: Span) -> Array:
     """Equal numbers but for one, which is larger: by so much more than a step as the deviation of
     the row is less than that."""
-    far = _step(span, shape[-1]) * np.sqrt(shape[-1])
+    far = max(span.ulp, _closest(span, shape[-1]) * float(np.sqrt(shape[-1])))
     steps = np.ldexp(far, rng.integers(0, 3, (*shape[:-1], 1)))
     return _means(rng, shape, 3, 11) * (1.0 + steps * _entries(rng, shape, 1))
 
@@ -161,6 +170,8 @@ CONSTANT: tuple[Rows, ...] = (
     _rows("ones", PATTERNS["ones"].fill),
     _rows("equal entries", _constant_rows),
 )
+SMALL: tuple[Rows, ...] = (CONSTANT[0], _rows("equal small entries", _constant_small_rows))
+"""Rows of one number each, of which no norm makes a large one."""
 SPREAD: tuple[Rows, ...] = (
     _rows("1 and -1 by turns", _alternating),
     _rows("normal", _near),
@@ -199,6 +210,11 @@ NORM_DRESSES: tuple[Dress, ...] = tuple(
 is promised of a row, nor of what gradients sum over rows."""
 
 
+def within_reach(eps: float, dtype: str) -> bool:
+    """Whether a dtype has numbers of several bits whose squares are about eps."""
+    return eps**0.5 > 128.0 * FORMATS[dtype].underflow
+
+
 def filled_rows(
     rng: np.random.Generator, shape: Shape, rows: Rows, dress: Dress, span: Span, eps: float
 ) -> Array:
@@ -206,7 +222,7 @@ def filled_rows(
     repeats along itself."""
     drawn = shape if len(shape) == 1 else stored_shape(shape, dress.layout)
     values = filled(rows, rng, drawn, span)
-    if rows.near_eps and eps**0.5 > 8.0 * span.normal:
+    if rows.near_eps and within_reach(eps, span.dtype):
         values = snapped(rows.fill(rng, drawn, span) * eps**0.5, span.dtype)
     values = placed(values, dress.specials, rng, span)
     return values if drawn == shape else np.broadcast_to(values, shape).copy()
