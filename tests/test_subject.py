@@ -195,7 +195,8 @@ def test_warnings_of_a_target_are_no_errors() -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        subject(softmax)(softmax_call())
+        found = subject(softmax)(softmax_call())
+    assert np.array_equal(found, softmax_call().arrays["x"])
 
 
 def test_contracts_and_conventions_can_be_others() -> None:
