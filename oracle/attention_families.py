@@ -31,7 +31,6 @@ from attnspec.oracle.attention_inputs import Extra, attention_inputs
 from attnspec.oracle.attention_masks import LEAVING_ONE, MASKS, NOTHING_HIDDEN
 from attnspec.oracle.attention_options import (
     BOTH_WAYS,
-    CAPS,
     CAUSAL,
     CAUSAL_WINDOWS,
     CHOICES,
@@ -81,7 +80,6 @@ EMPTYING = (
 LSE_CHOICES = tuple(replace(choice, return_lse=True) for choice in (*[Choice()] * 20, *CHOICES))
 CAUSAL_CHOICES = (*CAUSAL * 6, *(c for c in MIXED if c.causal and not c.window))
 WINDOW_CHOICES = (*CAUSAL_WINDOWS, *BOTH_WAYS, *(c for c in MIXED if c.window))
-CAP_CHOICES = (*CAPS * 2, *(c for c in MIXED if c.softcap))
 GROUP_CHOICES = (*CAUSAL * 2, Choice(scale=0.5), Choice(softcap=2.0), *CAUSAL_WINDOWS[:1])
 
 
@@ -217,12 +215,6 @@ ATTENTION: tuple[Family, ...] = (
         forms=partial(attention_forms, table=SHAPES, choices=LSE_CHOICES, plain=0.0),
         extras=ANY,
         build=attention_inputs,
-    ),
-    _family(
-        "_softcap",
-        "a soft cap",
-        forms=partial(attention_forms, table=SHAPES, choices=CAP_CHOICES, plain=0.0),
-        extras=(*NONE, *MASKED[::4], *BIASED[::2], *NONE * 20),
     ),
     _family(
         "_gradients",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnspec.oracle import attention_values
+from attnspec.oracle import LAWS, attention_values
 from attnspec.oracle import inputs as drawn
 from attnspec.oracle.attention_masks import every_row_sees, hides
 from attnspec.oracle.attention_shapes import MOST
@@ -79,6 +79,10 @@ def assert_shapes_fit(inputs: Inputs) -> None:
     assert set(options) <= {"causal", "window", "softcap", "scale", "return_lse"}
 
 
+def test_every_family_has_a_law() -> None:
+    assert {row.inputs for row in LAWS if row.component == "attention"} == set(NAMES)
+
+
 def test_families_are_what_they_say() -> None:
     for inputs in draws("attention_plain"):
         assert set(inputs.options) <= {"scale"}
@@ -95,7 +99,6 @@ def test_families_are_what_they_say() -> None:
     assert all("window" not in i.options for i in draws("attention_causal"))
     assert all("window" in i.options for i in draws("attention_window"))
     assert all(len(i.arrays) == 3 for i in draws("attention_window"))
-    assert all("softcap" in i.options for i in draws("attention_softcap"))
     assert all(i.options["return_lse"] for i in draws("attention_lse"))
     assert all("return_lse" not in i.options for i in draws("attention"))
     assert all(shape_of(i)[2] < shape_of(i)[1] for i in draws("attention_groups"))
