@@ -109,7 +109,8 @@ def untested(
                     for option in COMPONENTS[name].options
                     if option not in accepted.accepts
                 ]
-            if not has_gradients(loaded.declaration, name, functions):
+            differentiable = COMPONENTS[name].differentiable
+            if differentiable and not has_gradients(loaded.declaration, name, functions):
                 found.append(Untested(name, "gradients", without_gradients(name)))
             found += _declined(name, outcomes)
     return tuple(found)

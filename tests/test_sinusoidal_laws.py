@@ -22,6 +22,7 @@ from attnspec.oracle.inputs import families, sampled
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.sinusoidal import LAWS
 from attnspec.outcome import Outcome
+from attnspec.shares import untested
 from attnspec.subject import Subject
 
 ROWS = {row.id.removeprefix("sinusoidal."): row for row in LAWS}
@@ -287,3 +288,8 @@ def test_reference_on_numbers_written_out() -> None:
     rows = sinusoidal(torch.tensor([0, 3]), 4, base=16.0, dtype=torch.float64)
     wanted = [[0.0, 1.0, 0.0, 1.0], [math.sin(3), math.cos(3), math.sin(0.75), math.cos(0.75)]]
     torch.testing.assert_close(rows, torch.tensor(wanted, dtype=torch.float64))
+
+
+def test_gradients_of_what_has_none_are_not_missed() -> None:
+    found = untested(RIGHT["numpy"], (), ("sinusoidal",))
+    assert [row.option for row in found if row.component == "sinusoidal"] == ["device"]
