@@ -120,6 +120,9 @@ def _by_fault(evidence: Evidence) -> Iterator[Explanation]:
     if not has_torch():
         return
     for fault in all_faults().values():
+        if _is_about_gradients(fault) and not evidence.law.gradients:
+            # its results are right, under conventions that may be other ones
+            continue
         wrong = _as_subject(fault, evidence.subject)
         if wrong is None or evidence.outputs_differ(wrong):
             continue
@@ -128,6 +131,12 @@ def _by_fault(evidence: Evidence) -> Iterator[Explanation]:
         distance = None if wrong is None else evidence.distance_to(wrong)
         if distance is not None:
             yield Explanation(fault.id, distance, f"it {fault.reason}. {fault.remedy}")
+
+
+def _is_about_gradients(fault: Fault) -> bool:
+    from attnspec.oracle import LAWS
+
+    return any(law.gradients for law in LAWS if law.id == fault.law)
 
 
 def _as_subject(fault: Fault, subject: Subject) -> Subject | None:
