@@ -111,6 +111,7 @@ LAWS: tuple[Law, ...] = (
         "exact",
         constant_gives_bias,
         inputs="layer_norm_constant",
+        options=("bias",),
         claims=("layer_norm.eps_only_guards",),
         rejects=(
             "layer_norm.eps_missing",

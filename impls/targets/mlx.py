@@ -5,6 +5,7 @@ from __future__ import annotations
 from attnspec.impls.targets.mlx_attention import attended as attention
 from attnspec.impls.targets.mlx_attention import gradients as attention_backward
 from attnspec.impls.targets.mlx_calls import DTYPES, Array, rotated, weights
+from attnspec.impls.targets.mlx_layer_norm import layer_norm, layer_norm_backward
 from attnspec.impls.targets.mlx_rms import gradients as rms_norm_backward
 from attnspec.impls.targets.mlx_rms import normalised as rms_norm
 from attnspec.target import Target
@@ -13,6 +14,8 @@ __all__ = [
     "TARGET",
     "attention",
     "attention_backward",
+    "layer_norm",
+    "layer_norm_backward",
     "rms_norm",
     "rms_norm_backward",
     "rope",

@@ -1,4 +1,4 @@
-"""LayerNorm of MLX, `mx.fast.layer_norm`, and its gradients."""
+"""LayerNorm of MLX on NumPy arrays, and its gradients."""
 
 from __future__ import annotations
 
@@ -7,14 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.impls.targets.mlx_calls import DTYPES, as_numpy
-from attnspec.target import Target
+from attnspec.impls.targets.mlx_calls import as_numpy
 
 Array = np.ndarray[Any, Any]
-
-TARGET = Target(
-    name="mlx.layer_norm", dtypes=DTYPES, arrays="numpy", requires={"mlx": "mlx[cpu]"}
-)
 
 
 def layer_norm(

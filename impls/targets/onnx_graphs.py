@@ -31,6 +31,12 @@ def norm_graph(operator: str, dtype: str, rank: int, eps: float) -> Any:
     return _model(operator, {"x": rank, "scale": 1}, rank, dtype, axis=-1, epsilon=eps)
 
 
+def layer_norm_graph(dtype: str, rank: int, eps: float, *, bias: bool) -> Any:
+    """`x`, `scale` and perhaps `bias`, a number for each entry of the last axis, to `y`."""
+    inputs = {"x": rank, "scale": 1} | ({"bias": 1} if bias else {})
+    return _model("LayerNormalization", inputs, rank, dtype, axis=-1, epsilon=eps)
+
+
 def ones(x: Array) -> Array:
     """A scale that changes nothing, which ONNX wants all the same."""
     return np.ones(x.shape[-1], x.dtype)

@@ -12,6 +12,7 @@ from attnspec.impls.targets.onnx_graphs import (
     attention_graph,
     attention_options,
     batched,
+    layer_norm_graph,
     norm_graph,
     one_mask,
     ones,
@@ -36,6 +37,15 @@ TARGET = Target(
 def softmax(x: Array, *, dim: int = -1) -> Array:
     """Operator Softmax."""
     return _run(_softmax(x.dtype.name, x.ndim, dim), x=x)
+
+
+def layer_norm(
+    x: Array, weight: Array | None = None, bias: Array | None = None, *, eps: float = 1e-5
+) -> Array:
+    """Operator LayerNormalization."""
+    session = _layer_norm(x.dtype.name, x.ndim, eps, bias is not None)
+    given = {"x": x, "scale": ones(x) if weight is None else weight}
+    return _run(session, **given, **({} if bias is None else {"bias": bias}))
 
 
 def rms_norm(x: Array, weight: Array | None = None, *, eps: float = 1e-6) -> Array:
@@ -85,6 +95,11 @@ def _attention(dtype: str, mask: str, rank: int, options: tuple[tuple[str, Any],
 @lru_cache(maxsize=64)
 def _softmax(dtype: str, rank: int, axis: int) -> Any:
     return _session(softmax_graph(dtype, rank, axis))
+
+
+@lru_cache(maxsize=256)
+def _layer_norm(dtype: str, rank: int, eps: float, bias: bool) -> Any:
+    return _session(layer_norm_graph(dtype, rank, eps, bias=bias))
 
 
 @lru_cache(maxsize=256)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from attnspec.impls.alibi_bias import alibi_bias
 from attnspec.impls.alibi_slopes import alibi_slopes
 from attnspec.impls.attention import attention
+from attnspec.impls.layer_norm import layer_norm
 from attnspec.impls.learned_positions import learned_positions
 from attnspec.impls.rms_norm import rms_norm
 from attnspec.impls.rope import rope, rope_apply
@@ -19,6 +20,7 @@ __all__ = [
     "alibi_bias",
     "alibi_slopes",
     "attention",
+    "layer_norm",
     "learned_positions",
     "rms_norm",
     "rope",
