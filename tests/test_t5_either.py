@@ -99,8 +99,8 @@ def test_either_bucket_next_to_a_threshold_passes(
 def test_either_row_next_to_a_threshold_passes(
     row: Law, chosen: Callable[[Tensor, Tensor], Tensor], dtype: str
 ) -> None:
-    functions = {"t5_bias": bias_function(chosen), "t5_bucket": bucket_function(most_of)}
-    mine = Subject(target(**functions), "t5_bias", dtype)
+    made = target(t5_bias=bias_function(chosen), t5_bucket=bucket_function(most_of))
+    mine = Subject(made, "t5_bias", dtype)
     calls = unsettled_calls(row.inputs, dtype)
     assert bool(calls) == (row.inputs not in AT_THE_DEFAULTS)
     assert not any(judged(row, mine, inputs).fails for inputs in calls)

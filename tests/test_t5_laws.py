@@ -51,7 +51,7 @@ def test_expected_buckets_are_those_of_plain_loops_and_of_the_references(setting
     assert (least <= loops).all()
     assert (loops <= most).all()
     assert (most - least <= 1).all()
-    options = {"bidirectional": both, "num_buckets": count, "max_distance": longest}
+    options: dict[str, Any] = {"bidirectional": both, "num_buckets": count, "max_distance": longest}
     given = torch.from_numpy(offsets)
     assert references.t5_bucket(given, **options).tolist() == loops.tolist()
     assert references.t5_bucket(given.int(), **options).tolist() == loops.tolist()

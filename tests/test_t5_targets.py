@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from attnspec.driving import out_of_reach, scope_of
 from attnspec.impls import t5_bias as references_of_bias
@@ -71,11 +72,11 @@ class Exported:
 
 
 def dlpack_bucket(relative_position: Any, **options: Any) -> Any:
-    return Exported(references.t5_bucket(torch.from_dlpack(relative_position), **options))
+    return Exported(references.t5_bucket(from_dlpack(relative_position), **options))
 
 
 def dlpack_bias(table: Any, t: int, s: int, **options: Any) -> Any:
-    return Exported(references_of_bias.t5_bias(torch.from_dlpack(table), t, s, **options))
+    return Exported(references_of_bias.t5_bias(from_dlpack(table), t, s, **options))
 
 
 def plain_bucket(relative_position: Tensor) -> Tensor:

@@ -126,7 +126,8 @@ def _half_precision(table: Tensor, t: int, s: int, both: bool, longest: int) -> 
 
 
 def _scaled(table: Tensor, t: int, s: int, both: bool, longest: int) -> Tensor:
-    return bias_of(table, t, s, both, longest) * float(table.shape[1]) ** -0.5
+    scale: float = table.shape[1] ** -0.5
+    return bias_of(table, t, s, both, longest) * scale
 
 
 def _zero_beyond(table: Tensor, t: int, s: int, both: bool, longest: int) -> Tensor:

@@ -76,7 +76,8 @@ def _in_storage(upstream: Tensor, buckets: Tensor, table: Tensor) -> Tensor:
     sums = upstream.new_zeros(table.shape)
     rows = upstream.permute(1, 2, 0).flatten(0, 1)
     # a running sum for each row of pairs, and these in turn
-    for row, values in zip(buckets, rows.split(buckets.shape[1] or 1), strict=False):
+    grid = rows.reshape(*buckets.shape, table.shape[1])
+    for row, values in zip(buckets, grid, strict=True):
         sums = sums + sums.new_zeros(table.shape).index_add_(0, row, values)
     return sums
 

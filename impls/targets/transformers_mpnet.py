@@ -24,9 +24,10 @@ def t5_bucket(
     relative_position: Tensor, *, num_buckets: int = 32, max_distance: int = 128
 ) -> Tensor:
     """`MPNetEncoder.relative_position_bucket`, which knows both directions only."""
-    from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
+    from transformers.models.mpnet import modeling_mpnet
 
-    buckets: Tensor = MPNetEncoder.relative_position_bucket(
+    encoder: Any = modeling_mpnet.MPNetEncoder
+    buckets: Tensor = encoder.relative_position_bucket(
         relative_position, num_buckets=num_buckets, max_distance=max_distance
     )
     return buckets
@@ -35,15 +36,17 @@ def t5_bucket(
 def t5_bias(table: Tensor, t: int, s: int) -> Tensor:
     """`MPNetEncoder.compute_position_bias`, of as many queries as keys."""
     from torch.nn.functional import embedding
-    from transformers.models.mpnet.modeling_mpnet import MPNetEncoder
+    from transformers.models.mpnet import modeling_mpnet
+
+    encoder: Any = modeling_mpnet.MPNetEncoder
 
     def read(rows: Tensor) -> Tensor:
         return embedding(rows, table)
 
     layer: Any = SimpleNamespace(
         relative_attention_bias=read,
-        relative_position_bucket=MPNetEncoder.relative_position_bucket,
+        relative_position_bucket=encoder.relative_position_bucket,
     )
     tokens = table.new_empty(1, s, 0)
-    bias: Tensor = MPNetEncoder.compute_position_bias(layer, tokens, num_buckets=table.shape[0])[0]
+    bias: Tensor = encoder.compute_position_bias(layer, tokens, num_buckets=table.shape[0])[0]
     return bias

@@ -29,9 +29,10 @@ def t5_bucket(
     max_distance: int = 128,
 ) -> Tensor:
     """`T5Attention._relative_position_bucket`."""
-    from transformers.models.t5.modeling_t5 import T5Attention
+    from transformers.models.t5 import modeling_t5
 
-    buckets: Tensor = T5Attention._relative_position_bucket(
+    attention: Any = modeling_t5.T5Attention
+    buckets: Tensor = attention._relative_position_bucket(
         relative_position,
         bidirectional=bidirectional,
         num_buckets=num_buckets,
@@ -45,7 +46,9 @@ def t5_bias(
 ) -> Tensor:
     """`T5Attention.compute_bias`, with the keys before the first query as those of a cache."""
     from torch.nn.functional import embedding
-    from transformers.models.t5.modeling_t5 import T5Attention
+    from transformers.models.t5 import modeling_t5
+
+    attention: Any = modeling_t5.T5Attention
 
     def read(rows: Tensor) -> Tensor:
         return embedding(rows, table)
@@ -56,9 +59,9 @@ def t5_bias(
         is_decoder=not bidirectional,
         relative_attention_num_buckets=table.shape[0],
         relative_attention_max_distance=max_distance,
-        _relative_position_bucket=T5Attention._relative_position_bucket,
+        _relative_position_bucket=attention._relative_position_bucket,
     )
-    bias: Tensor = T5Attention.compute_bias(
-        layer, t, s, device=table.device, past_seen_tokens=s - t
-    )[0]
+    bias: Tensor = attention.compute_bias(layer, t, s, device=table.device, past_seen_tokens=s - t)[
+        0
+    ]
     return bias
