@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,6 @@ from torch import Tensor
 from attnspec.impls.faults.fault import Fault
 from attnspec.impls.faults.layer_norm import Functions, centred
 from attnspec.impls.faults.layer_norm_affine import by_whole
-from attnspec.impls.faults.views import read_as_contiguous, used_up
 from attnspec.impls.layer_norm import affine, widened
 
 TILE = 16
@@ -185,70 +184,10 @@ def _cube_in_storage(s: Saved) -> Tensor:
     return s.inverse * (g - mean(g)) - c * cube * mean(g * c)
 
 
-def _entries_of_first(values: Tensor) -> Tensor:
-    """Added up within the first entry of the leading axis alone."""
-    return over_rows(values[:1] if values.ndim > 2 else values)
-
-
-def _full_tiles(values: Tensor) -> Tensor:
-    rows = values.reshape(-1, values.shape[-1])
-    return rows[: len(rows) // TILE * TILE or len(rows)].sum(dim=0)
-
-
-def _in_storage(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """Row after row, each sum rounded."""
-    total = torch.zeros_like(values.reshape(-1, values.shape[-1])[0]).to(dtype)
-    for row in values.reshape(-1, values.shape[-1]):
-        total = (total + row).to(dtype)
-    return total
-
-
-def _rows_of(values: Tensor) -> int:
-    return max(values.reshape(-1, values.shape[-1]).shape[0], 1)
-
-
-def _only_with_x() -> Mapping[str, Callable[..., Any]]:
-    right = by_rules()()["layer_norm"]
-
-    def layer_norm(
-        x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float = 1e-5
-    ) -> Tensor:
-        if not x.requires_grad:
-            # as a kernel that skips its backward pass where the rows need none
-            weight = None if weight is None else weight.detach() + 0.0 * weight
-        found: Tensor = right(x, weight, bias, eps=eps)
-        return found
-
-    return {"layer_norm": layer_norm}
-
-
-def _one_buffer() -> Mapping[str, Callable[..., Any]]:
-    """Normalised rows are saved in one place, which the next call of the same shape overwrites."""
-    kept: dict[tuple[object, ...], Tensor] = {}
-
-    def from_buffer(s: Saved) -> Saved:
-        hat = kept[s.hat.shape, s.hat.dtype, s.hat.device]
-        return Saved(s.upstream, s.x, hat, s.inverse, s.weight, s.dtype)
-
-    right = by_rules(lambda s: of_x(from_buffer(s)), lambda s: of_weight(from_buffer(s)))()[
-        "layer_norm"
-    ]
-
-    def layer_norm(
-        x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float = 1e-5
-    ) -> Tensor:
-        c = centred(widened(x.detach()))
-        hat = c * torch.rsqrt(mean(c.square()) + eps)
-        kept[hat.shape, hat.dtype, hat.device] = hat
-        found: Tensor = right(x, weight, bias, eps=eps)
-        return found
-
-    return {"layer_norm": layer_norm}
-
-
-def _row(
+def row(
     name: str, kind: str, reason: str, remedy: str, law: str, functions: Functions, **more: Any
 ) -> Fault:
+    """A fault of a backward pass, whose id and law are told by their last names."""
     return Fault(
         id=f"layer_norm.gradient_{name}",
         component="layer_norm",
@@ -261,10 +200,8 @@ def _row(
     )
 
 
-HALF = ("bfloat16", "float16")
-
 FAULTS = (
-    _row(
+    row(
         "without_mean", "K22",
         "leaves out that the mean moves with every entry: the mean of the gradient isn't "
         "subtracted, so that rows don't add up to 0",
@@ -272,7 +209,7 @@ FAULTS = (
         "gradient_rows_vanish",
         by_rules(_without_mean),
     ),
-    _row(
+    row(
         "mean_twice", "K22",
         "subtracts the mean of the row's gradient twice",
         "Subtract it once.",
@@ -280,7 +217,7 @@ FAULTS = (
         by_rules(_mean_twice),
         report="tenstorrent/tt-metal #53204",
     ),
-    _row(
+    row(
         "as_two_axes", "K22",
         "takes any input for two-dimensional, and its means over all axes but the first",
         "Take all leading axes for rows.",
@@ -288,35 +225,35 @@ FAULTS = (
         by_rules(_as_two_axes),
         report="flagos-ai/FlagGems #5392",
     ),
-    _row(
+    row(
         "of_constant_statistics", "K22",
         "takes mean and variance for constants, so that only the division is differentiated",
         "Add the terms of mean and variance.",
         "gradient_rows_vanish",
         by_rules(_of_normalised),
     ),
-    _row(
+    row(
         "without_variance", "K22",
         "leaves out that the variance moves with every entry",
         "Subtract the normalised row times the mean of upstream, weight and normalised row.",
         "gradient_along_row",
         by_rules(_without_variance),
     ),
-    _row(
+    row(
         "variance_halved", "K22",
         "subtracts half of the variance's term: the square's factor two is lost",
         "Take the term as a whole.",
         "gradient_along_row",
         by_rules(_variance_halved),
     ),
-    _row(
+    row(
         "variance_over_less_one", "K22",
         "divides the variance's term by d-1, the others by d",
         "Divide by d everywhere.",
         "gradient_along_row",
         by_rules(_variance_over_less_one),
     ),
-    _row(
+    row(
         "last_block_only", "K25",
         "counts only the last block of sixteen channels in the variance's term",
         "Accumulate over blocks in place of assigning.",
@@ -324,28 +261,21 @@ FAULTS = (
         by_rules(_last_block),
         report="tenstorrent/tt-metal #53204",
     ),
-    _row(
+    row(
         "unweighted", "K22",
         "hands the upstream gradient on without the weight",
         "Multiply the upstream gradient by the weight first.",
         "gradients_match_oracle",
         by_rules(_unweighted),
     ),
-    _row(
+    row(
         "without_eps", "K23",
         "forms the inverse root anew, without eps",
         "Use the same inverse root in both passes.",
         "gradients_match_oracle",
         by_rules(_without_eps),
     ),
-    _row(
-        "missing", "K21",
-        "gives the bias a gradient of zeros, so that it is never learned",
-        "Add up the upstream gradient over all rows.",
-        "gradients_match_oracle",
-        by_rules(bias=lambda s: of_bias(s) * 0.0),
-    ),
-    _row(
+    row(
         "statistics_in_bfloat16", "K13",
         "saves mean and inverse root in bfloat16 for the backward pass, although statistics are "
         "promised in float32",
@@ -356,7 +286,7 @@ FAULTS = (
             lambda s: of_weight(_rounded(s, torch.bfloat16)),
         ),
     ),
-    _row(
+    row(
         "cube_overflows", "K13",
         "forms the cube of the inverse root in float16, where it is infinite for variances below "
         "0.0006",
@@ -364,105 +294,5 @@ FAULTS = (
         "gradients_match_oracle",
         by_rules(_cube_in_storage),
         dtypes=("float16",),
-    ),
-    _row(
-        "of_weight_by_input", "K22",
-        "multiplies the upstream gradient by the rows as they came in, not as they were normalised",
-        "Multiply by the normalised rows.",
-        "gradients_adjoint",
-        by_rules(weight=lambda s: over_rows(s.upstream * s.x)),
-    ),
-    _row(
-        "of_weight_by_weight", "K22",
-        "multiplies the upstream gradient by the weight in place of the normalised rows",
-        "Multiply by the normalised rows.",
-        "gradients_adjoint",
-        by_rules(weight=lambda s: over_rows(weighted(s))),
-        report="pytorch/pytorch #18233",
-    ),
-    _row(
-        "of_weight_unnormalised", "K22",
-        "multiplies by the rows less their mean, and forgets to divide them",
-        "Multiply by the normalised rows.",
-        "gradients_adjoint",
-        by_rules(weight=lambda s: over_rows(s.upstream * s.hat / s.inverse)),
-    ),
-    _row(
-        "of_first_entry", "K22",
-        "adds up the gradients of weight and bias over the tokens of the first batch entry only",
-        "Add up over all leading axes.",
-        "gradient_sums_over_rows",
-        by_rules(
-            weight=lambda s: _entries_of_first(s.upstream * s.hat),
-            bias=lambda s: _entries_of_first(s.upstream),
-        ),
-    ),
-    _row(
-        "mean_over_rows", "K22",
-        "averages the gradients of weight and bias over the rows",
-        "Add them up, and don't divide.",
-        "gradient_sums_over_rows",
-        by_rules(
-            weight=lambda s: of_weight(s) / _rows_of(s.hat),
-            bias=lambda s: of_bias(s) / _rows_of(s.hat),
-        ),
-    ),
-    _row(
-        "partial_tile_of_rows", "K25",
-        "adds up full tiles of sixteen rows only",
-        "Round the number of tiles up, and mask the rows beyond the end.",
-        "gradient_sums_over_rows",
-        by_rules(
-            weight=lambda s: _full_tiles(s.upstream * s.hat),
-            bias=lambda s: _full_tiles(s.upstream),
-        ),
-    ),
-    _row(
-        "summed_in_storage", "K13",
-        "rounds the running sums of the gradients of weight and bias to half precision after each "
-        "row, although it promises sums in float32",
-        "Add up in float32 and round once, or declare the field reductions as storage.",
-        "gradient_sums_over_rows",
-        by_rules(
-            weight=lambda s: _in_storage(s.upstream * s.hat, s.dtype),
-            bias=lambda s: _in_storage(s.upstream, s.dtype),
-        ),
-        dtypes=HALF,
-    ),
-    _row(
-        "upstream_ignored", "K22",
-        "starts from ones in place of the upstream gradient",
-        "Start from the upstream gradient.",
-        "zero_upstream",
-        by_rules(read=torch.ones_like),
-    ),
-    _row(
-        "upstream_as_contiguous", "K26",
-        "takes the strides of a fresh tensor for granted in the upstream gradient",
-        "Use the upstream's strides, or copy it when it isn't contiguous.",
-        "gradients_of_views",
-        by_rules(read=read_as_contiguous),
-    ),
-    _row(
-        "overwrites_upstream", "K20",
-        "uses the upstream gradient's memory as a buffer in its backward pass",
-        "Leave the upstream gradient as it is.",
-        "gradient_leaves_output",
-        by_rules(read=used_up),
-    ),
-    _row(
-        "of_weight_only_with_x", "K21",
-        "leaves the gradient of the weight out where the rows need none, as in training of the "
-        "norms alone",
-        "Decide for each argument by itself what it needs.",
-        "gradients_of_some",
-        _only_with_x,
-    ),
-    _row(
-        "saved_in_one_buffer", "K29",
-        "saves the normalised rows in one buffer, which the next call of the shape overwrites",
-        "Save them with the call that they belong to.",
-        "gradients_between_calls",
-        _one_buffer,
     ),
 )  # fmt: skip
