@@ -42,7 +42,8 @@ TARGETS = (
     "torch", "torch.online", "torch.complex", "torch.matrix", "torch.half", "torch.tiled",
     "torch.split", "torch.per_query", "torch.top_left", "torch.total_window", "torch.tiled_heads",
     "torch.nan_rows", "torch.by_key", "torch.by_logarithm", "torch.functional", "torch.sdpa",
-    "torch.sdpa_flash", "torch.sdpa_math",
+    "torch.sdpa_flash", "torch.sdpa_math", "torch.rms_by_blocks", "torch.rms_one_plus",
+    "torch.rms_outside", "torch.rms_clamped", "torch.rms_without_eps",
 )  # fmt: skip
 """The references and torch's own functions: right by construction, or in everyone's use."""
 MAY_DECLINE = ("torch.sdpa_flash",)

@@ -197,7 +197,7 @@ LAWS: tuple[Law, ...] = (
         "other axes than the last are normalised over, or rows are counted wrongly",
         "reduced",
         checks.leading_axes,
-        inputs="_rows",
+        inputs="_axes",
         claims=("rms_norm.definition",),
         rejects=("rms_norm.over_two_axes", "rms_norm.over_first_axis_too"),
     ),

@@ -71,17 +71,19 @@ def _forms(
     table: tuple[Shape, ...] = NORM_SHAPES,
     width: int = 1,
     rows: int = 1,
+    axes: int = 1,
     with_eps: bool = False,
     weighted: bool = False,
 ) -> tuple[Form, ...]:
-    """Shapes of at least so many rows of such a width, with every eps. Raises ValueError where
-    the family is about what the target lacks."""
+    """Shapes of at least so many axes, and rows of such a width, with every eps. Raises
+    ValueError where the family is about what the target lacks."""
     if with_eps and scope.conventions.get("rms_norm.eps") == "none":
         raise ValueError("the target declares that it has no eps")
     if weighted and "weight" not in scope.accepts:
         raise ValueError("the function takes no weight")
     shapes = row_shapes(scope, table, lambda size: size >= width)
-    enough = tuple(s for s in shapes if np.prod(s[:-1], dtype=np.int64) >= rows)
+    several = (s for s in shapes if len(s) >= axes)
+    enough = tuple(s for s in several if np.prod(s[:-1], dtype=np.int64) >= rows)
     if not enough:
         raise ValueError(f"no shape of {rows} rows is legal under the limits {scope.limits!r}")
     return eps_forms(scope, enough)
@@ -231,6 +233,7 @@ def _family(
 FAMILIES: tuple[Family, ...] = (
     _family("", "any rows"),
     _family("_rows", "two rows and more", forms=partial(_forms, rows=2)),
+    _family("_axes", "rows along two axes and more", forms=partial(_forms, rows=2, axes=3)),
     _family(
         "_beside",
         "two rows and more, with numbers whose squares overflow",

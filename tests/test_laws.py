@@ -27,6 +27,8 @@ REFERENCES = (
     "torch", "torch.online", "torch.complex", "torch.matrix", "torch.half", "torch.tiled",
     "torch.split", "torch.per_query", "torch.top_left", "torch.total_window", "torch.tiled_heads",
     "torch.nan_rows", "torch.by_key", "torch.by_logarithm",
+    "torch.rms_by_blocks", "torch.rms_one_plus", "torch.rms_outside", "torch.rms_clamped",
+    "torch.rms_without_eps",
 )  # fmt: skip
 ENOUGH = 400
 """Examples in which a fault must show: more than a run at tier `full` makes for one dtype."""
