@@ -25,6 +25,20 @@ def rotary_graph(dtype: str) -> Any:
     return _model("RotaryEmbedding", {"x": 4, "cos": 3, "sin": 3}, 4, dtype, interleaved=1)
 
 
+def gather_graph(dtype: str) -> Any:
+    """`table: L m` and `positions: n` to `y: n m`."""
+    inputs = {"table": 2, "positions": 1}
+    return _model("Gather", inputs, 2, dtype, elements={"positions": "int64"}, axis=0)
+
+
+def within(positions: Array) -> Array:
+    """Positions that Gather doesn't count from the end of the table. Raises NotImplementedError
+    for negative ones, for which ONNX demands that."""
+    if (positions < 0).any():
+        raise NotImplementedError("Gather counts negative positions from the end of the table")
+    return positions
+
+
 def norm_graph(operator: str, dtype: str, rank: int, eps: float) -> Any:
     """`x` and `scale`, one number for each entry of the last axis, to `y`: an operator that
     normalises along that axis."""
@@ -102,6 +116,7 @@ def _model(
         "float32": TensorProto.FLOAT,
         "float16": TensorProto.FLOAT16,
         "bool": TensorProto.BOOL,
+        "int64": TensorProto.INT64,
     }
     given = [
         helper.make_tensor_value_info(name, codes[(elements or {}).get(name, dtype)], [None] * axes)

@@ -1,4 +1,4 @@
-"""ONNX Runtime: Softmax and RotaryEmbedding on the CPU."""
+"""ONNX Runtime: its operators on the CPU."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from attnspec.impls.targets.onnx_graphs import (
     attention_graph,
     attention_options,
     batched,
+    gather_graph,
     layer_norm_graph,
     norm_graph,
     one_mask,
@@ -19,6 +20,7 @@ from attnspec.impls.targets.onnx_graphs import (
     rotary_graph,
     softmax_graph,
     with_all_keys,
+    within,
 )
 from attnspec.target import Target
 
@@ -37,6 +39,11 @@ TARGET = Target(
 def softmax(x: Array, *, dim: int = -1) -> Array:
     """Operator Softmax."""
     return _run(_softmax(x.dtype.name, x.ndim, dim), x=x)
+
+
+def learned_positions(positions: Array, table: Array) -> Array:
+    """Operator Gather."""
+    return _run(_gather(table.dtype.name), table=table, positions=within(positions))
 
 
 def layer_norm(
@@ -97,6 +104,11 @@ def _softmax(dtype: str, rank: int, axis: int) -> Any:
     return _session(softmax_graph(dtype, rank, axis))
 
 
+@lru_cache(maxsize=8)
+def _gather(dtype: str) -> Any:
+    return _session(gather_graph(dtype))
+
+
 @lru_cache(maxsize=256)
 def _layer_norm(dtype: str, rank: int, eps: float, bias: bool) -> Any:
     return _session(layer_norm_graph(dtype, rank, eps, bias=bias))
@@ -117,6 +129,8 @@ def _session(model: Any) -> Any:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
+    # what it refuses it says by an exception; it need not print it as well
+    options.log_severity_level = 4
     return onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
