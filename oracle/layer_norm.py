@@ -35,8 +35,8 @@ LAWS: tuple[Law, ...] = (
         "matches_oracle",
         "each row less its mean, over the root of its variance and eps, times the weight, plus "
         "the bias, within the derived allowance",
-        "the statistics, eps, weight or bias are others, or something is rounded where the "
-        "contract forbids it",
+        "the statistics, eps, weight or bias are others, the variance of a large mean is formed in "
+        "one pass, or something is rounded where the contract forbids it",
         "oracle",
         calls.matches_oracle(layer_norm),
         claims=("layer_norm.definition",),

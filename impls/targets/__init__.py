@@ -88,6 +88,8 @@ TARGETS: Mapping[str, str] = {
     "jax": "attnspec.impls.targets.jax",
     "onnxruntime": "attnspec.impls.targets.onnxruntime",
     "onnx.reference": "attnspec.impls.targets.onnx_reference",
+    "onnx.norms": "attnspec.impls.targets.onnx_norms",
+    "onnx.layer_norm_half": "attnspec.impls.targets.onnx_layer_norm_half",
     "onnx.broadcast": "attnspec.impls.targets.onnx_broadcast",
 }
 """Name to the module that is the target."""
@@ -102,6 +104,7 @@ KNOWN_TO_FAIL: Mapping[str, str] = {
     "mlx.sinusoidal_wide": "the logarithms of wide rows' frequencies are differences",
     "transformers.falcon": "the bias is multiplied in bfloat16 whatever its dtype",
     "torch.layer_norm_rows": "gradients of weight and bias are summed in half precision",
+    "onnx.layer_norm_half": "the statistics of float16 are formed in float16",
     "jax.standardize": "the variance is the mean of the squares less the square of the mean",
     "mlx.default": "rows in half precision are summed in half precision",
 }

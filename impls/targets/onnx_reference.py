@@ -13,10 +13,7 @@ from attnspec.impls.targets.onnx_graphs import (
     attention_options,
     batched,
     full,
-    layer_norm_graph,
-    norm_graph,
     one_mask,
-    ones,
     rotary_graph,
     softmax_graph,
 )
@@ -36,28 +33,6 @@ TARGET = Target(
 def softmax(x: Array, *, dim: int = -1) -> Array:
     """Operator Softmax."""
     result: Array = _softmax(x.dtype.name, x.ndim, dim).run(None, {"x": x})[0]
-    return result
-
-
-def layer_norm(
-    x: Array, weight: Array | None = None, bias: Array | None = None, *, eps: float = 1e-5
-) -> Array:
-    """Operator LayerNormalization."""
-    if x.dtype == np.float64 and float(np.float32(eps)) != eps:
-        raise NotImplementedError("ONNX stores epsilon in float32")
-    evaluator = _layer_norm(x.dtype.name, x.ndim, eps, bias is not None)
-    given = {"x": x, "scale": ones(x) if weight is None else weight}
-    result: Array = evaluator.run(None, given | ({} if bias is None else {"bias": bias}))[0]
-    return result
-
-
-def rms_norm(x: Array, weight: Array | None = None, *, eps: float = 1e-6) -> Array:
-    """Operator RMSNormalization."""
-    if x.dtype == np.float64 and float(np.float32(eps)) != eps:
-        raise NotImplementedError("ONNX stores epsilon in float32")
-    scale = ones(x) if weight is None else weight
-    evaluator = _norm("RMSNormalization", x.dtype.name, x.ndim, eps)
-    result: Array = evaluator.run(None, {"x": x, "scale": scale})[0]
     return result
 
 
@@ -114,20 +89,6 @@ def _softmax(dtype: str, rank: int, axis: int) -> Any:
     from onnx.reference import ReferenceEvaluator
 
     return ReferenceEvaluator(softmax_graph(dtype, rank, axis))
-
-
-@lru_cache(maxsize=256)
-def _layer_norm(dtype: str, rank: int, eps: float, bias: bool) -> Any:
-    from onnx.reference import ReferenceEvaluator
-
-    return ReferenceEvaluator(layer_norm_graph(dtype, rank, eps, bias=bias))
-
-
-@lru_cache(maxsize=256)
-def _norm(operator: str, dtype: str, rank: int, eps: float) -> Any:
-    from onnx.reference import ReferenceEvaluator
-
-    return ReferenceEvaluator(norm_graph(operator, dtype, rank, eps))
 
 
 @lru_cache(maxsize=64)
