@@ -18,4 +18,6 @@ def rope(
     x: Array, positions: Array, *, base: float = 10000.0, rotary_dim: int | None = None
 ) -> Array:
     """`mx.fast.rope` on halves."""
+    if not x.size and rotary_dim not in (None, x.shape[-1]):
+        raise NotImplementedError("mx.fast.rope raises for an empty array of which a part turns")
     return rotated(x, positions, base, rotary_dim, traditional=False)
