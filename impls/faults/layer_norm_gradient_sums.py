@@ -159,6 +159,7 @@ FAULTS = (
             weight=lambda s: _in_storage(s.upstream * s.hat, s.dtype),
             bias=lambda s: _in_storage(s.upstream, s.dtype),
         ),
+        report="karpathy/llm.c #428",
         dtypes=HALF,
     ),
     row(
