@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attnspec.impls.attention import attention
-from attnspec.oracle.attention_gradients import gradients
+from attnspec.oracle.attention_values import gradients
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.rounding import gamma
 from attnspec.subject import Subject
