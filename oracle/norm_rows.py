@@ -107,7 +107,7 @@ def _mean_and_spread(rng: np.random.Generator, shape: Shape, span: Span) -> Arra
 def _mean_and_steps(rng: np.random.Generator, shape: Shape, span: Span) -> Array:
     """A large mean, which half of the entries miss by a few of the smallest steps."""
     steps = rng.integers(-3, 4, shape) * (rng.random(shape) < 0.5)
-    return _means(rng, shape, 3, 11) * (1.0 + _step(span, shape[-1]) * steps)
+    return np.asarray(_means(rng, shape, 3, 11) * (1.0 + _step(span, shape[-1]) * steps))
 
 
 def _all_but_one(rng: np.random.Generator, shape: Shape, span: Span) -> Array:
@@ -212,7 +212,7 @@ is promised of a row, nor of what gradients sum over rows."""
 
 def within_reach(eps: float, dtype: str) -> bool:
     """Whether a dtype has numbers of several bits whose squares are about eps."""
-    return eps**0.5 > 128.0 * FORMATS[dtype].underflow
+    return eps > (128.0 * FORMATS[dtype].underflow) ** 2
 
 
 def filled_rows(

@@ -196,7 +196,8 @@ def in_numpy(
     c = x.astype(kind) - x.astype(kind).mean(axis=-1, keepdims=True)
     hat = c / np.sqrt(np.mean(c * c, axis=-1, keepdims=True) + kind.type(eps))
     hat = hat if weight is None else hat * weight.astype(kind)
-    return (hat if bias is None else hat + bias.astype(kind)).astype(x.dtype)
+    found: Array = (hat if bias is None else hat + bias.astype(kind)).astype(x.dtype)
+    return found
 
 
 def in_numpy_backward(

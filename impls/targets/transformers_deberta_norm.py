@@ -36,4 +36,4 @@ def layer_norm(
 def _module(channels: int, eps: float) -> Any:
     from transformers.models.deberta.modeling_deberta import DebertaLayerNorm
 
-    return DebertaLayerNorm(channels, eps)
+    return DebertaLayerNorm(channels, eps)  # type: ignore[no-untyped-call]
