@@ -78,6 +78,7 @@ LAWS: tuple[Law, ...] = (
             "rms_norm.over_axis_before",
             "rms_norm.partial_tile_of_rows",
         ),
+        blind_to=("rms_norm.one_added", "rms_norm.weight_ignored", "rms_norm.weight_squared"),
     ),
     _law(
         "equal_entries",
@@ -88,6 +89,7 @@ LAWS: tuple[Law, ...] = (
         inputs="_equal",
         claims=("rms_norm.takes_no_mean",),
         rejects=("rms_norm.mean_subtracted", "rms_norm.deviation"),
+        blind_to=("rms_norm.one_added", "rms_norm.weight_ignored", "rms_norm.weight_squared"),
     ),
     _law(
         "scaled_alike",
