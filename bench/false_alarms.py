@@ -43,7 +43,8 @@ TARGETS = (
     "torch.split", "torch.per_query", "torch.top_left", "torch.total_window", "torch.tiled_heads",
     "torch.nan_rows", "torch.by_key", "torch.by_logarithm", "torch.functional", "torch.sdpa",
     "torch.sdpa_flash", "torch.sdpa_math", "torch.rms_by_blocks", "torch.rms_one_plus",
-    "torch.rms_outside", "torch.rms_clamped", "torch.rms_without_eps",
+    "torch.rms_outside", "torch.rms_clamped", "torch.rms_without_eps", "torch.layer_norm",
+    "torch.layer_norm_half", "torch.layer_norm_updated", "torch.layer_norm_outside",
 )  # fmt: skip
 """The references and torch's own functions: right by construction, or in everyone's use."""
 MAY_DECLINE = ("torch.sdpa_flash",)
