@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from attnspec.judging import HELD, Judgement, LawError, judged
+from attnspec.oracle.calls import agree
 from attnspec.oracle.comparison import Comparison, verdict
 from attnspec.oracle.law import Breach, Inputs, Law
 from attnspec.oracle.precision import JUDGED_SHARE, Format
@@ -193,9 +194,10 @@ def _distance(a: Comparison, b: Comparison) -> float:
 
 
 def _between(a: Comparison, b: Comparison) -> Comparison:
-    # both have rounded on their own
-    allowance = None if a.allowance is None else 2.0 * a.allowance
-    return replace(a, expected=b.actual, residual=None, allowance=allowance)
+    if a.allowance is None:
+        return replace(a, expected=b.actual, residual=None)
+    # both have rounded on their own, and beside zeros alone nothing would be judged
+    return agree(a.what, a.actual, b.actual, 2.0 * a.allowance, a.dtype)
 
 
 def _headline(judgement: Judgement) -> str:

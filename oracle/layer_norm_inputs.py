@@ -28,6 +28,7 @@ from attnspec.oracle.norm_rows import (
     several_rows,
     within_reach,
 )
+from attnspec.oracle.precision import FORMATS
 from attnspec.oracle.shapes import Need, Shape, even, several
 from attnspec.oracle.values import PATTERNS, Pattern, span
 
@@ -112,6 +113,18 @@ def _readable_forms(scope: Scope) -> tuple[Form, ...]:
     """Rows of even width, with every eps that is about a variance of rows of the dtype."""
     sizes = [e for e in EPS if within_reach(_aim(scope, e or DEFAULT_EPS), scope.dtype)]
     return _forms(scope, need=even, sizes=tuple(sizes))
+
+
+def _gradient_forms(scope: Scope, need: Need = _five, **more: Any) -> tuple[Form, ...]:
+    """Rows of five and more, with every eps at which the gradient of a row of about its size, up
+    to 32 over its root, is a number of the dtype."""
+    overflow = FORMATS[scope.dtype].overflow
+    aims = {e: _aim(scope, e or DEFAULT_EPS) for e in EPS}
+    kept = [
+        e for e, aim in aims.items()
+        if not within_reach(aim, scope.dtype) or 32.0 * aim**-0.5 < overflow
+    ]  # fmt: skip
+    return _forms(scope, need=need, sizes=tuple(e for e in EPS if e in kept), **more)
 
 
 def _constant_forms(scope: Scope) -> tuple[Form, ...]:
@@ -229,14 +242,14 @@ FAMILIES: tuple[Family, ...] = (
     _family(
         "layer_norm_gradients",
         "rows of five and more, of different entries",
-        forms=partial(_forms, need=_five),
+        forms=_gradient_forms,
         patterns=SPREAD,
     ),
     _family(
         "layer_norm_many_rows",
         "rows by the hundred, with a weight and a bias",
         extras=BOTH,
-        forms=partial(_forms, need=several, table=MANY),
+        forms=partial(_gradient_forms, need=several, table=MANY),
         patterns=SPREAD,
         dresses=PLAIN,
     ),

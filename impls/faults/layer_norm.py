@@ -72,7 +72,7 @@ def _mean_left_in(x: Tensor, eps: float) -> Tensor:
 
 def _absolute(x: Tensor, eps: float) -> Tensor:
     c = centred(x)
-    return c / (c.abs().mean(dim=-1, keepdim=True) + eps)
+    return c * torch.rsqrt(c.abs().mean(dim=-1, keepdim=True).square() + eps)
 
 
 def _last_left_out(x: Tensor, eps: float) -> Tensor:
