@@ -112,7 +112,7 @@ def test_the_wheel_works_beside_folders_of_the_same_names(wheel: Path, tmp_path:
         "for package in (attnspec, attnspec.spec, attnspec.oracle, attnspec.impls):\n"
         "    print(package.__file__)\n"
         "print(len(attnspec.spec.CLAIMS) * len(attnspec.oracle.LAWS)"
-        " * len(attnspec.impls.faults.FAULTS) > 0)\n"
+        " * len(attnspec.impls.faults.table.FAULTS) > 0)\n"
     )
     *files, tables = run(python, "-c", script, cwd=project).splitlines()
     assert all(Path(file).is_relative_to(installed) for file in files), files
