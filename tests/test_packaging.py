@@ -108,7 +108,7 @@ def test_the_wheel_works_beside_folders_of_the_same_names(wheel: Path, tmp_path:
     (installed / "dependencies.pth").write_text(f"{Path(np.__file__).parents[1]}\n")
 
     script = (
-        "import attnspec.spec, attnspec.oracle, attnspec.impls, attnspec.impls.faults\n"
+        "import attnspec.spec, attnspec.oracle, attnspec.impls.faults.table\n"
         "for package in (attnspec, attnspec.spec, attnspec.oracle, attnspec.impls):\n"
         "    print(package.__file__)\n"
         "print(len(attnspec.spec.CLAIMS) * len(attnspec.oracle.LAWS)"
