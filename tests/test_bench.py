@@ -76,7 +76,7 @@ def test_right_implementations_raise_no_alarm() -> None:
     assert total.alarms == 0, [text for count in found for text in count.told]
     assert total.drawn >= total.compared >= 200
     assert 0.0 < total.ratio <= 1.0
-    assert {count.component for count in found} == {"softmax", "rope"}
+    assert {count.component for count in found} == {"softmax", "sinusoidal", "rope"}
     assert {count.direction for count in found} == {"forward", "gradients"}
     assert len({count.dtype for count in found}) == 4
     assert not any(figure.missed for figure in alarms.figures(found, 200))

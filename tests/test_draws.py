@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, find, given, seed, settings
 from hypothesis import strategies as st
 
 from attnspec.oracle import inputs as drawn
+from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.inputs import FAMILIES, Scope, lowered, strategy
 from attnspec.oracle.law import Inputs
 
@@ -28,16 +29,15 @@ QUIET = settings(
 SHRINKING = settings(
     database=None, deadline=None, max_examples=500, phases=[Phase.generate, Phase.shrink]
 )
-ALL = frozenset({"dim", "base", "rotary_dim"})
 # those of attention have tests of their own
 NAMES = [name for name, family in FAMILIES.items() if family.component != "attention"]
 
 
 def scope(family: str, dtype: str = "float32", **narrower: Any) -> Scope:
     """The scope of a function that takes every option."""
-    return Scope(
-        **{"component": FAMILIES[family].component, "dtype": dtype, "accepts": ALL, **narrower}
-    )
+    row = COMPONENTS[FAMILIES[family].component]
+    everything = {"component": row.name, "dtype": dtype, "accepts": frozenset(row.options)}
+    return Scope(**{**everything, **narrower})
 
 
 def test_strategies_are_built_once() -> None:
