@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from attnspec.arrays import KINDS
-from attnspec.oracle.components import CONTRACT
+from attnspec.oracle.components import COMPONENTS, CONTRACT
 from attnspec.oracle.conventions import CONVENTIONS, GUARANTEES, followed
 from attnspec.oracle.precision import INDEX_TYPES, WHOLE_AS, Contract, PrecisionError, contract
 from attnspec.target import DTYPES, Target
@@ -79,16 +79,27 @@ def _limits(limits: object, component: str = "") -> None:
             _limits(value, name)
             continue
         where = f"limits[{component!r}]" if component else "limits"
-        if name not in AXES:
+        axes = _axes_of(component)
+        if name not in axes:
             raise UsageError(
-                f"{where} names the axis {name!r};{suggestion(name, AXES)} "
-                f"allowed: {', '.join(AXES)}"
+                f"{where} names the axis {name!r};{suggestion(name, axes)} "
+                f"allowed: {', '.join(axes) or 'none'}"
                 + ("" if component else ", or a component with a mapping of these")
             )
         if not _is_limit(value):
             raise UsageError(
                 f"{where}[{name!r}] is {value!r}; expected a set of sizes or (min, max[, step])"
             )
+
+
+def _axes_of(component: str) -> tuple[str, ...]:
+    """The axes that limits may name: those of a component that is judged, or any."""
+    if component not in COMPONENTS:
+        return AXES
+    row = COMPONENTS[component]
+    letters = [*row.arguments.values(), *row.numbers.values(), *row.keywords.values()]
+    named = {axis for axes in letters for axis in axes.split()}
+    return tuple(axis for axis in AXES if axis in named)
 
 
 def _is_limit(value: object) -> bool:

@@ -183,7 +183,9 @@ def _without_failure(counted: Outcome, law: Law, subject: Subject, swept: Sweep)
     if not swept.compared:
         if swept.watched:
             return replace(counted, reason=f"{law.guarantee} {NOT_PROMISED}")
-        return replace(counted, reason="applies to none of the calls drawn")
+        lacking = [name for name, other in subject.siblings.items() if other is None]
+        needs = f"needs {', '.join(lacking)}, which the target has not" if lacking else ""
+        return replace(counted, reason=needs or "applies to none of the calls drawn")
     if swept.judged < JUDGED_SHARE * swept.elements:
         share = swept.judged / swept.elements
         reason = f"only {share:.0%} of the elements could be judged: the allowance says too little"

@@ -18,7 +18,7 @@ from attnspec.catalogue import all_faults
 from attnspec.declaration import checked
 from attnspec.finding import found
 from attnspec.oracle.components import COMPONENTS, CONTRACT
-from attnspec.oracle.precision import Contract
+from attnspec.oracle.precision import INDEX_TYPES, Contract
 from attnspec.target import DTYPES, Target
 from attnspec.usage import UsageError, listed, suggestion
 
@@ -52,6 +52,11 @@ class Loaded:
     def dtypes_of(self, component: str) -> tuple[str, ...]:
         """Those of one component; that of indices where nothing is a floating array."""
         return (self.declaration.index_dtype,) if COMPONENTS[component].whole else self.dtypes
+
+
+def kind_of(component: str) -> tuple[str, ...]:
+    """The dtypes in which a component can be judged at all."""
+    return INDEX_TYPES if COMPONENTS[component].whole else DTYPES
 
 
 def backward_name(component: str) -> str:

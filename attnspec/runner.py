@@ -10,14 +10,11 @@ from dataclasses import dataclass, field
 from attnspec import __version__
 from attnspec.devices import device_settings, devices_of, one_thread
 from attnspec.driving import Effort, outcome_of
-from attnspec.loading import Loaded, load
-from attnspec.oracle.components import COMPONENTS
+from attnspec.loading import Loaded, kind_of, load
 from attnspec.oracle.law import Law
-from attnspec.oracle.precision import INDEX_TYPES
 from attnspec.outcome import Outcome, Run
 from attnspec.processes import results
 from attnspec.shares import settled, untested
-from attnspec.target import DTYPES
 from attnspec.usage import UsageError
 
 
@@ -82,7 +79,7 @@ def planned(loaded: Loaded, selection: Selection, laws: Sequence[Law]) -> Plan:
 
 def _dtypes(loaded: Loaded, component: str, selected: tuple[str, ...]) -> tuple[str, ...]:
     """Those on which a component is judged: the selected ones, of its own kind."""
-    kind = INDEX_TYPES if COMPONENTS[component].whole else DTYPES
+    kind = kind_of(component)
     return tuple(d for d in selected if d in kind) if selected else loaded.dtypes_of(component)
 
 
@@ -120,7 +117,7 @@ def run(
         seed=effort.seed,
         tier=effort.tier,
         outcomes=final,
-        untested=untested(loaded, final, selection.components),
+        untested=untested(loaded, final, selection.components, selection.dtypes),
         settings=settings,
         interrupted=interrupted,
     )

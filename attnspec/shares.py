@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from attnspec.gradients import has_gradients, without_gradients
-from attnspec.loading import Loaded
+from attnspec.loading import Loaded, kind_of
 from attnspec.oracle.components import COMPONENTS, CONTRACT
 from attnspec.oracle.law import Law
 from attnspec.outcome import Outcome, Untested
@@ -89,9 +89,13 @@ def _named(loaded: Loaded, outcome: Outcome) -> bool:
 
 
 def untested(
-    loaded: Loaded, outcomes: Sequence[Outcome], components: Sequence[str]
+    loaded: Loaded,
+    outcomes: Sequence[Outcome],
+    components: Sequence[str],
+    dtypes: Sequence[str] = (),
 ) -> tuple[Untested, ...]:
-    """Components that a target lacks, options that it does not accept, and those it declines."""
+    """Components that a target lacks, options that it does not accept, and those it declines; and
+    components of which none of the chosen `dtypes` is one."""
     found = []
     functions = loaded.make()
     for name in CONTRACT:
@@ -101,6 +105,9 @@ def untested(
             found.append(Untested(name, "", "this version has no laws for it"))
         elif name not in functions and name in COMPONENTS:
             found.append(Untested(name, "", "the target has no such function"))
+        elif name in functions and dtypes and not {*dtypes} & {*kind_of(name)}:
+            kind = ", ".join(kind_of(name))
+            found.append(Untested(name, "", f"judged in {kind}, not in {', '.join(dtypes)}"))
         elif name in functions:
             accepted = signature(functions[name], COMPONENTS[name])
             if not accepted.problem:

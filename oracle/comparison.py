@@ -67,7 +67,7 @@ def verdict(comparison: Comparison) -> Verdict:
         count = ratios.size
     else:
         with np.errstate(all="ignore"):
-            ratios = _ratios(comparison, comparison.allowance)
+            ratios = _ratios(comparison, _with_flush(comparison, comparison.allowance))
             judged = _judged(comparison, comparison.allowance)
         ratios = np.where(judged, ratios, 0.0)
         count = int(np.count_nonzero(judged))
@@ -78,6 +78,16 @@ def verdict(comparison: Comparison) -> Verdict:
         judged=count,
         elements=actual.size,
     )
+
+
+def _with_flush(comparison: Comparison, allowance: Array) -> Array:
+    """The allowance, and what is exact may be zero instead where it is below the normal range."""
+    exact = allowance == 0.0
+    if not exact.any():
+        return allowance
+    size = np.abs(comparison.expected)
+    flushed = exact & (size > 0.0) & (size < format_of(comparison.dtype).normal)
+    return np.where(flushed, size, allowance)
 
 
 def errors(comparison: Comparison) -> Array:

@@ -191,5 +191,5 @@ def description(inputs: Inputs) -> str:
     """One line: shapes, options, pattern, layout, seed."""
     words = [f"{name} {' x '.join(map(str, a.shape))}" for name, a in inputs.arrays.items()]
     words += [f"{n}={v!r}" for n, v in (*inputs.numbers.items(), *inputs.options.items())]
-    told = ", ".join(words)
-    return f"{told}; {inputs.dtype}; {inputs.pattern}; {inputs.layout}; seed {inputs.seed}"
+    told = (", ".join(words), inputs.dtype, inputs.pattern, inputs.layout, f"seed {inputs.seed}")
+    return "; ".join(part for part in told if part)

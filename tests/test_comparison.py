@@ -60,6 +60,14 @@ def test_a_zero_allowance_is_always_judged() -> None:
     assert compared([1e-300, 1.0], [0.0, 1.0], [0.0, U]).ratio == np.inf
 
 
+def test_what_is_exact_may_be_flushed_to_zero_below_the_normal_range() -> None:
+    tiny = FORMATS["float32"].normal / 4.0
+    assert compared([0.0, 1.0], [tiny, 1.0], [0.0, U]).holds
+    assert not compared([3.0 * tiny, 1.0], [tiny, 1.0], [0.0, U]).holds
+    assert not compared([0.0, 1.0], [tiny, 1.0], None).holds
+    assert not compared([0.0, 1.0], [8.0 * tiny, 1.0], [0.0, U]).holds
+
+
 def test_what_is_not_judged() -> None:
     # an allowance beyond a quarter of the root mean square, here 1
     blunt = compared([5.0, 1.0], [1.0, 1.0], [0.3, 0.2])

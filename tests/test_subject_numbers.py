@@ -14,13 +14,16 @@ import attnspec
 from attnspec.driving import out_of_reach
 from attnspec.oracle.calls import refused
 from attnspec.oracle.family import Scope, naming_the_dtype
+from attnspec.oracle.inputs import description
 from attnspec.oracle.law import Breach, Inputs, Law
 from attnspec.oracle.literal import literal
 from attnspec.runner import Selection, planned
 from attnspec.search import key
+from attnspec.shares import untested
 from attnspec.signature import signature
 from attnspec.subject import Subject
 from attnspec.traits import called
+from attnspec.usage import UsageError
 from tests.stubs import target
 
 NONE: dict[str, Any] = {}
@@ -174,3 +177,30 @@ def test_limits_name_numbers_by_their_axes() -> None:
     function = mine("alibi_slopes", torch.ones, limits=limits)
     assert function.legal(slopes_call())
     assert not function.legal(slopes_call().with_numbers(n_heads=3))
+
+
+def test_limits_of_a_component_name_its_own_axes() -> None:
+    wrong = {"layer_norm": {"d": {64}}}
+    with pytest.raises(UsageError, match=r"\['layer_norm'\] names the axis 'd';.* allowed: m$"):
+        target({"limits": wrong}, layer_norm=torch.nn.functional.layer_norm)
+
+
+def test_what_a_dtype_leaves_out_is_told() -> None:
+    loaded = target({}, t5_bucket=lambda x: x)
+    (told,) = untested(loaded, (), ("t5_bucket",), ("float32",))
+    assert told.reason == "judged in int64, int32, not in float32"
+    assert not any(
+        "judged in" in u.reason for u in untested(loaded, (), ("t5_bucket",), ("int64",))
+    )
+
+
+def test_a_law_that_needs_another_function_says_which() -> None:
+    def rope_apply(x: Any, cos: Any, sin: Any) -> Any:
+        return x
+
+    found = attnspec.check("rope_apply.own_angles", {"rope_apply": rope_apply}, examples=3)
+    assert "needs rope, which the target has not" in found.text
+
+
+def test_a_description_has_no_empty_parts() -> None:
+    assert description(slopes_call()) == "n_heads=4; float32; contiguous; seed 0"
