@@ -17,11 +17,12 @@ from attnspec.impls.targets import KNOWN_TO_FAIL, TARGETS
 from attnspec.judging import LawError
 from attnspec.listing import print_score
 from attnspec.loading import Loaded, load
-from attnspec.outcome import Outcome, Run
+from attnspec.outcome import Run
 from attnspec.progress import bar
-from attnspec.report import print_comparison, print_failures, print_run
-from attnspec.runner import Selection, run
+from attnspec.report import print_comparison, print_failures, print_line, print_run
+from attnspec.runner import Selection
 from attnspec.score import score_json, scored
+from attnspec.sequence import runs_of
 from attnspec.usage import UsageError
 
 
@@ -57,23 +58,27 @@ def verified(console: Console, request: Request) -> int:
             check_writable(path)
     loaded, skipped = _loaded(request)
     loaded = [t for t in loaded if _has_devices(t, selection, skipped, every=request.every)]
-    runs = []
-    for target in loaded:
-        result = _run(target, selection, effort, request.workers)
-        if request.every:
-            print_failures(console, result)
-            if not result.outcomes:
-                continue
-        else:
-            print_run(console, result)
-        runs.append(result)
-        if result.interrupted:
-            break
+    runs, interrupted = [], False
+    try:
+        for result in runs_of(loaded, selection, effort, request.workers):
+            if request.every:
+                print_failures(console, result)
+                if not result.outcomes:
+                    continue
+            else:
+                print_run(console, result)
+            runs.append(result)
+            if result.interrupted:
+                break
+    except KeyboardInterrupt:
+        # of several targets at a time: what is known by then is printed and written
+        interrupted = True
+        print_line(console, "Interrupted: this is what was known by then.", "yellow")
     known = KNOWN_TO_FAIL if request.every else {}
     if len(runs) > 1 or skipped:
         print_comparison(console, runs, skipped, known)
     _write(request, runs)
-    return _exit_status(runs, known)
+    return 2 if interrupted else _exit_status(runs, known)
 
 
 def _loaded(request: Request) -> tuple[list[Loaded], dict[str, str]]:
@@ -105,21 +110,6 @@ def _has_devices(
         skipped[target.name] = str(error)
         return False
     return True
-
-
-def _run(target: Loaded, selection: Selection, effort: Effort, workers: int) -> Run:
-    with bar(target.name) as told:
-        return run(
-            target,
-            selection,
-            effort,
-            workers=workers,
-            progress=lambda outcome, done, total: told(_label(outcome), done, total),
-        )
-
-
-def _label(outcome: Outcome) -> str:
-    return f"{outcome.law} {outcome.dtype}"
 
 
 def _write(request: Request, runs: Sequence[Run]) -> None:

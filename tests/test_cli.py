@@ -193,7 +193,7 @@ def test_bad_usage_is_told_in_a_line(attnspec: Attnspec, words: tuple[str, ...],
 def test_a_report_that_cannot_be_written_is_found_before_the_run(
     attnspec: Attnspec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verifying, "run", lambda *words, **more: pytest.fail("it ran"))
+    monkeypatch.setattr(verifying, "runs_of", lambda *words, **more: pytest.fail("it ran"))
     assert attnspec(*VERIFY, "--json", "no/such.json").exit_code == 2
 
 
