@@ -43,20 +43,19 @@ def print_comparison(
     skipped: Mapping[str, str],
     known: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """One table of targets and components: verdict, worst ratio, tightest preset. `known` gives
-    the reasons of targets that must fail."""
-    components = list(dict.fromkeys(o.component for run in runs for o in run.outcomes))
+    """One table of targets and components, a row for each pair: laws that hold, worst ratio,
+    tightest preset, and the target's verdict. `known` gives the reasons of targets that must
+    fail."""
     table = Table(box=_box(console))
-    table.add_column("target", overflow="fold")
-    for component in components:
-        table.add_column(component)
-    table.add_column("verdict")
+    for head in ("target", "verdict", "component", "laws, worst, preset"):
+        table.add_column(head, overflow="fold")
     for run in runs:
-        cells = [
-            _cell([o for o in run.outcomes if o.component == component]) for component in components
-        ]
         verdict = run.verdict + (" (known)" if run.target in known else "")
-        table.add_row(escape(run.target), *cells, _styled(verdict, VERDICTS[run.verdict]))
+        first = (escape(run.target), _styled(verdict, VERDICTS[run.verdict]))
+        for component in dict.fromkeys(o.component for o in run.outcomes):
+            cell = _cell([o for o in run.outcomes if o.component == component])
+            table.add_row(*first, component, cell)
+            first = ("", "")
     console.print(table)
     for run in runs:
         if run.target in known:

@@ -81,8 +81,8 @@ def test_nothing_that_applies(attnspec: Attnspec) -> None:
 def test_several_targets(attnspec: Attnspec) -> None:
     result = attnspec("verify", "good.py", "bad.py", *QUICK, "--json", "all.json")
     assert result.exit_code == 1
-    assert "| good.py | pass 1" in result.output
-    assert "| bad.py  | FAIL 1/1" in result.output
+    assert "| good.py | conforms | softmax   | pass 1" in result.output
+    assert "| bad.py  | fails    | softmax   | FAIL 1/1" in result.output
     runs = json.loads(Path("all.json").read_text())["runs"]
     assert [run["verdict"] for run in runs] == ["conforms", "fails"]
 
@@ -92,7 +92,7 @@ def test_all_targets_in_one_table(attnspec: Attnspec, monkeypatch: pytest.Monkey
     monkeypatch.setattr(verifying, "TARGETS", {**few, "lacking": "attnspec.impls.no_such_module"})
     result = attnspec("verify", "--all", *QUICK, "--json", "all.json")
     assert result.exit_code == 0
-    assert "| torch        | pass 1 " in result.output
+    assert "| torch        | conforms | softmax   | pass 1 " in result.output
     assert "torch.half " not in result.output  # it has no softmax
     assert "lacking was not run: " in result.output
     assert len(json.loads(Path("all.json").read_text())["runs"]) == 2

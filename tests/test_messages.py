@@ -237,7 +237,7 @@ def test_several_targets_in_one_table() -> None:
     skipped = {"lacking": "needs x: pip install x"}
     print_comparison(console, [good, bad], skipped, {"bad": "it rounds"})
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "| good   | pass 1 0.25   | conforms" in text
-    assert "| bad    | FAIL 1/1 0.25 | fails (known)" in text
+    assert "| good   | conforms      | softmax   | pass 1 0.25 " in text
+    assert "| bad    | fails (known) | softmax   | FAIL 1/1 0.25 " in text
     assert "bad is known to fail: it rounds" in text
     assert "lacking was not run: needs x: pip install x" in text
