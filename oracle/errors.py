@@ -165,15 +165,15 @@ class Errors(ErringReductions):
 
     def leads(self, op: Op, plan: Plan) -> Closure:
         """Which of two numbers is the larger, 1 or 0: whether the first one is. Where their errors
-        reach from one to the other an implementation may find either; where they are equal, it
-        may take any share."""
+        reach from one to the other an implementation may find either, or take a share of both, and
+        so may whoever evaluates more precisely: the error is that of the wrong one, all of it."""
 
         def function(a: Erring, b: Erring) -> Erring:
             with np.errstate(invalid="ignore"):
                 apart = a[0] - b[0]
                 clear = np.abs(apart) > a[1] + b[1]
             v = np.heaviside(np.where(np.isnan(apart), 0.0, apart), 0.5)
-            return v, np.where(clear, 0.0, np.maximum(v, 1.0 - v))
+            return v, np.where(clear, 0.0, 1.0)
 
         return function
 

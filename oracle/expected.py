@@ -133,15 +133,10 @@ def _expected(
             high, low = midpoints(ball)
             # logits of which not even the balls know the exponential
             lost = ~np.isfinite(high) & np.isfinite(value)
-            # where a maximum has two arguments that float64 does not tell apart, balls may decide
-            # for either, and the allowance is that around float64's value
-            with np.errstate(invalid="ignore"):
-                apart = np.abs(value - high)
-                moved = np.where(apart > allowance / 2.0, allowance + apart, allowance)
             found.append(
                 Expected(
                     np.where(lost, value, high),
-                    np.where(lost, 2.0 * allowance, moved),
+                    np.where(lost, 2.0 * allowance, allowance),
                     np.where(lost, 0.0, low),
                 )
             )
