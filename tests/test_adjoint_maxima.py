@@ -66,7 +66,7 @@ def test_where_both_are_equal_any_share_is_right() -> None:
     assert (q.allowance >= np.abs(q.value)).all()
     assert q.allowance.max() > 0.5
     assert k.value.max() == w.value.max() == 0.0
-    assert right(whole)[0].allowance.max() < 1e-9
+    assert right(whole)[0].allowance.max() < 2.0**-30
 
 
 def test_two_numbers_that_may_change_places_are_allowed_to() -> None:
