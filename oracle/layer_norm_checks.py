@@ -20,7 +20,7 @@ from attnspec.oracle.law import Implementation, Inputs
 from attnspec.oracle.layer_norm_values import (
     AFFINE,
     eps_of,
-    inverse_of,
+    factor,
     layer_norm,
     placement_of,
     variance,
@@ -60,15 +60,15 @@ def scale_invariance(implementation: Implementation, inputs: Inputs) -> list[Com
     sign, if the factor is negative."""
     x, dtype = inputs.arrays["x"], implementation.dtype
     factors = generator(inputs, "factor").permutation(FACTORS)
-    factor = float(next(f for f in factors if abs(f) == 1.0 or _holds(f * x, dtype)))
-    square = factor**2 if placement_of(implementation) == "inside" else abs(factor)
-    scaled = {"x": factor * x}
-    if factor < 0.0 and "bias" in inputs.arrays:
+    by = float(next(f for f in factors if abs(f) == 1.0 or _holds(f * x, dtype)))
+    square = by**2 if placement_of(implementation) == "inside" else abs(by)
+    scaled = {"x": by * x}
+    if by < 0.0 and "bias" in inputs.arrays:
         scaled["bias"] = -inputs.arrays["bias"]
     options = {**inputs.options, "eps": square * eps_of(inputs)}
     other = replace(inputs.with_arrays(**scaled), options=options)
-    what = f"rows times {factor:g}, eps times {square:g}"
-    return [_together(what, implementation, inputs, other, float(np.sign(factor)))]
+    what = f"rows times {by:g}, eps times {square:g}"
+    return [_together(what, implementation, inputs, other, float(np.sign(by)))]
 
 
 def _holds(values: Array, dtype: str) -> bool:
@@ -96,7 +96,7 @@ def moments(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
     actual, dtype = implementation(inputs), implementation.dtype
     allowance = layer_norm(implementation, inputs).allowance
     spread, d = variance(x), x.shape[-1]
-    inverse = inverse_of(spread, eps_of(inputs), placement_of(implementation))
+    inverse = factor(x, eps_of(inputs), placement_of(implementation))
     wanted = (spread * inverse**2)[..., 0]
     size = np.abs(actual)
     room = np.mean(2.0 * size * allowance + allowance**2, axis=-1)

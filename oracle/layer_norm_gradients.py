@@ -19,12 +19,11 @@ from attnspec.oracle.law import Implementation, Inputs, Law
 from attnspec.oracle.layer_norm_values import (
     centred,
     eps_of,
+    factor,
     gradients,
-    inverse_of,
     layer_norm,
     others,
     placement_of,
-    variance,
 )
 from attnspec.oracle.norm_rows import as_rows
 from attnspec.oracle.precision import FORMATS
@@ -54,9 +53,8 @@ def scaling_is_left_by_eps(implementation: Implementation, inputs: Inputs) -> li
     upstream, x = upstream_of(inputs), inputs.arrays["x"]
     actual = implementation.gradients(inputs, upstream)["x"]
     allowance = gradients(implementation, inputs, upstream)["x"].allowance
-    c, spread, eps = centred(x), variance(x), eps_of(inputs)
-    placement = placement_of(implementation)
-    r = inverse_of(spread, eps, placement)
+    c, eps, placement = centred(x), eps_of(inputs), placement_of(implementation)
+    r = factor(x, eps, placement)
     share = eps * (r**2 if placement == "inside" else r)
     terms = upstream * inputs.arrays.get("weight", 1.0) * c * (r * share)
     left = np.concatenate([actual * c, -terms], axis=-1)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.oracle.expected import Expected, expected, expected_gradients
+from attnspec.oracle.expected import Expected, expected, expected_gradients, value_of
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs
 from attnspec.oracle.norm_rows import as_rows
@@ -79,24 +79,27 @@ def gradients(
 
 
 def centred(x: Array) -> Array:
-    """Entries less their row's mean, in float64. A row is first shifted by its first entry: where
-    a mean is large beside its deviation that is exact, so that nothing of these is lost."""
-    moved = x - x[..., :1]
-    found: Array = moved - moved.mean(axis=-1, keepdims=True)
-    return found
+    """Entries less their row's mean, in float64."""
+    return _part(layer_norm_definition.layer_norm_centred(), x).reshape(x.shape)
 
 
 def variance(x: Array) -> Array:
     """The variance over d of every row, with an axis of 1 for the row."""
-    result: Array = np.mean(centred(x) ** 2, axis=-1, keepdims=True)
-    return result
+    return _part(layer_norm_definition.layer_norm_variance(), x).reshape(*x.shape[:-1], 1)
 
 
-def inverse_of(spread: Array, eps: float, placement: str) -> Array:
-    """1 over what a row of this variance is divided by."""
-    below = np.sqrt(spread + eps) if placement == "inside" else np.sqrt(spread) + eps
-    result: Array = 1.0 / below
-    return result
+def factor(x: Array, eps: float, placement: str) -> Array:
+    """What a row's differences to its mean are multiplied by, with an axis of 1 for the row."""
+    found = _part(layer_norm_definition.layer_norm_factor(placement), x, eps=eps)
+    return found.reshape(*x.shape[:-1], 1)
+
+
+def _part(definition: Definition, x: Array, **more: float) -> Array:
+    """A part of the definition that no shift of a row changes. A row is first shifted by its first
+    entry: where a mean is large beside its deviation that is exact, so that nothing is lost."""
+    rows = as_rows(x - x[..., :1])
+    sizes = {"rows": rows.shape[0], "d": rows.shape[1], **more}
+    return value_of(definition, sizes, {"x": rows})
 
 
 def one_row(inputs: Inputs) -> tuple[Inputs, Any]:

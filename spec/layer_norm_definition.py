@@ -25,6 +25,17 @@ PLACEMENTS = ("inside", "outside")
 """Where eps stands: added to the variance under the root, or to the root."""
 
 
+def centred(x: Entry, c: sp.Symbol, size: sp.Expr) -> Entry:
+    """A row less its mean; c is an index for its channels."""
+    middle = mean(x(c), c, size)
+    return lambda at: rnd(x(at) - middle, "statistics")
+
+
+def variance(x: Entry, c: sp.Symbol, size: sp.Expr) -> sp.Expr:
+    """The mean of the squared differences of a row to its mean."""
+    return mean(rnd(centred(x, c, size)(c) ** 2, "statistics"), c, size)
+
+
 def layer_normalised(
     x: Entry,
     c: sp.Symbol,
@@ -35,16 +46,10 @@ def layer_normalised(
     bias: Entry | None = None,
 ) -> Entry:
     """LayerNorm of a row, before it is stored; c is an index for its channels."""
-    middle = mean(x(c), c, size)
-
-    def centred(at: sp.Expr) -> sp.Expr:
-        return rnd(x(at) - middle, "statistics")
-
-    variance = mean(rnd(centred(c) ** 2, "statistics"), c, size)
-    inverse = inverse_root(variance, placement)
+    difference, inverse = centred(x, c, size), inverse_root(variance(x, c, size), placement)
 
     def row(at: sp.Expr) -> sp.Expr:
-        value = centred(at) * inverse
+        value = difference(at) * inverse
         if weight is not None:
             value = rnd(value, "normalised") * weight(at)
         return value if bias is None else rnd(value, "normalised") + bias(at)
@@ -58,7 +63,7 @@ def layer_norm(
 ) -> Definition:
     """x[a, c], weight[c], bias[c] -> y[a, c]: LayerNorm of rows."""
     row = layer_normalised(
-        lambda at: _x[_a, at],
+        _entry,
         _c,
         _d,
         placement=eps_placement,
@@ -73,6 +78,33 @@ def layer_norm(
         (_x, *((_weight,) if weight else ()), *((_bias,) if bias else ())),
         (_rows, _d, eps),
     )
+
+
+def _entry(at: sp.Expr) -> sp.Expr:
+    return _x[_a, at]
+
+
+@cache
+def layer_norm_centred() -> Definition:
+    """x[a, c] -> the differences of a row to its mean."""
+    value = centred(_entry, _c, _d)(_c)
+    axes = ((_a, _rows), (_c, _d))
+    return Definition("layer_norm_centred", value, axes, (_x,), (_rows, _d))
+
+
+@cache
+def layer_norm_variance() -> Definition:
+    """x[a, c] -> v[a]: the variance of a row."""
+    value = variance(_entry, _c, _d)
+    return Definition("layer_norm_variance", value, ((_a, _rows),), (_x,), (_rows, _d))
+
+
+@cache
+def layer_norm_factor(eps_placement: str = "inside") -> Definition:
+    """x[a, c] -> r[a]: what the differences are multiplied by, before the weight."""
+    value = inverse_root(variance(_entry, _c, _d), eps_placement)
+    name = f"layer_norm_factor.{eps_placement}"
+    return Definition(name, value, ((_a, _rows),), (_x,), (_rows, _d, eps))
 
 
 @cache
