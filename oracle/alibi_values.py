@@ -45,9 +45,8 @@ def unrounded_error(implementation: Implementation, inputs: Inputs) -> Array:
 
 def first_run(implementation: Implementation, inputs: Inputs) -> int:
     """How many heads, from the first on, have slopes that are powers of the first one."""
-    heads = inputs.numbers["n_heads"]
-    every = implementation.conventions["alibi.slopes"] == "geometric"
-    return heads if every else 1 << (heads.bit_length() - 1)
+    marks = alibi_definition.powers_of_first(implementation.conventions["alibi.slopes"])
+    return int(value_of(marks, {"heads": inputs.numbers["n_heads"]}, {}).sum())
 
 
 def bias(implementation: Implementation, inputs: Inputs, given: Array | None = None) -> Expected:
@@ -128,7 +127,8 @@ def positions(inputs: Inputs) -> Array:
 
 def distances(inputs: Inputs) -> Array:
     """How far each key is from each query: t s."""
-    return np.abs(positions(inputs)[:, None] - np.arange(inputs.numbers["s"]))
+    sizes = {name: inputs.numbers[name] for name in ("t", "s")}
+    return value_of(alibi_definition.alibi_distances(), sizes, {})
 
 
 def _free(implementation: Implementation) -> bool:

@@ -92,6 +92,22 @@ def judged(future: str) -> Definition:
 
 
 @cache
+def alibi_distances() -> Definition:
+    """-> how far key j is from query i: distance[i, j]."""
+    value = distance(_i, _j, _t, _s)
+    return Definition("alibi_distances", value, ((_i, _t), (_j, _s)), (), (_t, _s))
+
+
+@cache
+def powers_of_first(slopes: str) -> Definition:
+    """-> 1 for heads whose slope is a power of the first head's, by itself; else 0: mark[h]."""
+    first = sp.true if slopes == "geometric" else _h < power_of_two_up_to(_heads)
+    return Definition(
+        f"alibi_slopes.powers_of_first.{slopes}", one_if(first), ((_h, _heads),), (), (_heads,)
+    )
+
+
+@cache
 def definitions() -> tuple[Definition, ...]:
     """Slopes by either rule, and biases with either constant a row."""
     return (
