@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-import attnspec
-from attnspec.driving import out_of_reach, scope_of
 from attnspec.impls import rms_norm as references
-from attnspec.judging import judged
-from attnspec.loading import load
 from attnspec.oracle import LAWS
-from attnspec.oracle.inputs import sampled, strategy
 from attnspec.oracle.law import Inputs
 from attnspec.subject import Subject
+from tests import stubs
 
 Norm = Callable[..., Any]
 Array = np.ndarray[Any, Any]
@@ -32,26 +27,7 @@ CONVENTIONS: dict[str, tuple[Norm, dict[str, str]]] = {
 
 
 def subject(function: Norm, dtype: str = "float32", **declared: Any) -> Subject:
-    beside = declared.pop("beside", {})
-    declaration = attnspec.Target(**{"name": "mine", **declared})
-    loaded = load(SimpleNamespace(TARGET=declaration, rms_norm=function, **beside))
-    return Subject(loaded, "rms_norm", dtype)
-
-
-def failing(mine: Subject, many: int, seed: int = 5) -> dict[str, int]:
-    """How many calls each law rejects, of those laws that reject any."""
-    found = {}
-    for name, row in ROWS.items():
-        if out_of_reach(row, mine):
-            continue
-        try:
-            strategy(row.inputs, scope_of(mine))
-        except ValueError:
-            continue
-        drawn = sampled(row.inputs, scope_of(mine), many, seed)
-        if times := sum(judged(row, mine, inputs).fails for inputs in drawn):
-            found[name] = times
-    return found
+    return stubs.subject(function, "rms_norm", dtype=dtype, **declared)
 
 
 def call(x: Array, dtype: str = "float64", weight: Array | None = None, **options: Any) -> Inputs:

@@ -4,7 +4,6 @@ pass, and wrong ones, which don't."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,15 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-import attnspec
-from attnspec.driving import out_of_reach, scope_of
 from attnspec.impls import layer_norm as references
-from attnspec.judging import judged
-from attnspec.loading import load
 from attnspec.oracle import LAWS
-from attnspec.oracle.inputs import sampled, strategy
 from attnspec.subject import Subject
 from attnspec.target import DTYPES
+from tests import stubs
+from tests.rejecting import rejections
 
 Norm = Callable[..., Any]
 Array = np.ndarray[Any, Any]
@@ -33,26 +29,7 @@ CONVENTIONS: dict[str, tuple[Norm, dict[str, str]]] = {
 
 
 def subject(function: Norm, dtype: str = "float32", **declared: Any) -> Subject:
-    beside = declared.pop("beside", {})
-    declaration = attnspec.Target(**{"name": "mine", **declared})
-    loaded = load(SimpleNamespace(TARGET=declaration, layer_norm=function, **beside))
-    return Subject(loaded, "layer_norm", dtype)
-
-
-def failing(mine: Subject, many: int, seed: int = 5) -> dict[str, int]:
-    """How many calls each law rejects, of those laws that reject any."""
-    found = {}
-    for name, row in ROWS.items():
-        if out_of_reach(row, mine):
-            continue
-        try:
-            strategy(row.inputs, scope_of(mine))
-        except ValueError:
-            continue
-        drawn = sampled(row.inputs, scope_of(mine), many, seed)
-        if times := sum(judged(row, mine, inputs).fails for inputs in drawn):
-            found[name] = times
-    return found
+    return stubs.subject(function, "layer_norm", dtype=dtype, **declared)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -61,7 +38,7 @@ def test_a_reference_keeps_every_law_under_its_convention(name: str, dtype: str)
     function, conventions = CONVENTIONS[name]
     narrow = {"m": (1, 33)} if name == "updated" else {}
     mine = subject(function, dtype, conventions=conventions, precision="strict", limits=narrow)
-    assert failing(mine, 6) == {}
+    assert rejections(mine, 6) == {}
 
 
 # -- right ones of other styles --------------------------------------------------------------------
@@ -126,7 +103,7 @@ def without_options(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("right", [folded, by_matrices, row_by_row, by_halves, without_options])
 def test_right_functions_in_other_styles_pass(right: Norm, dtype: str) -> None:
-    assert failing(subject(right, dtype), 8) == {}
+    assert rejections(subject(right, dtype), 8) == {}
 
 
 def in_numpy(
@@ -168,8 +145,8 @@ def in_numpy_backward(
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
 def test_numpy_with_the_closed_gradient_passes(dtype: str) -> None:
     beside = {"layer_norm_backward": in_numpy_backward}
-    mine = subject(in_numpy, dtype, arrays="numpy", gradients=True, beside=beside)
-    assert failing(mine, 8) == {}
+    mine = subject(in_numpy, dtype, arrays="numpy", gradients=True, others=beside)
+    assert rejections(mine, 8) == {}
 
 
 def test_limits_narrow_what_is_drawn() -> None:
@@ -179,7 +156,7 @@ def test_limits_narrow_what_is_drawn() -> None:
         assert x.shape[-1] == 64
         return references.layer_norm(x, weight, bias, eps=eps)
 
-    assert failing(subject(only_64, limits={"m": {64}}), 6) == {}
+    assert rejections(subject(only_64, limits={"m": {64}}), 6) == {}
 
 
 # -- wrong ones ------------------------------------------------------------------------------------
@@ -255,18 +232,18 @@ def detached_statistics(
     ],
 )
 def test_wrong_functions_of_no_catalogue_are_rejected(wrong: Norm, laws: set[str]) -> None:
-    found = failing(subject(wrong), 20)
+    found = rejections(subject(wrong), 20)
     assert laws <= found.keys(), found
     assert all(found[name] >= 2 for name in laws), found
 
 
 def test_where_only_gradients_are_wrong_no_other_law_complains() -> None:
-    assert all(ROWS[name].gradients for name in failing(subject(detached_statistics), 20))
+    assert all(ROWS[name].gradients for name in rejections(subject(detached_statistics), 20))
 
 
 # -- batch normalisation, the contrast -------------------------------------------------------------
 
 
 def test_batch_normalisation_is_not_independent_of_the_batch() -> None:
-    found = failing(subject(references.batch_norm), 12)
+    found = rejections(subject(references.batch_norm), 12)
     assert {"others_change_nothing", "row_alone"} <= found.keys()

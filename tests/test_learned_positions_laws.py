@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
-import attnspec
-from attnspec.driving import out_of_reach, scope_of
+from attnspec.driving import scope_of
 from attnspec.impls.learned_positions import learned_positions, learned_positions_one_hot
 from attnspec.judging import judged
-from attnspec.loading import load
 from attnspec.oracle import LAWS
 from attnspec.oracle.inputs import sampled, strategy
 from attnspec.oracle.law import Inputs
@@ -25,6 +22,8 @@ from attnspec.oracle.learned_positions_inputs import READINGS
 from attnspec.oracle.learned_positions_values import readers
 from attnspec.subject import Subject
 from attnspec.target import DTYPES
+from tests import stubs
+from tests.rejecting import rejections
 
 Lookup = Callable[..., Any]
 ROWS = {row.id.split(".")[1]: row for row in LAWS if row.component == "learned_positions"}
@@ -32,9 +31,7 @@ REFERENCES = (learned_positions, learned_positions_one_hot)
 
 
 def subject(function: Lookup, dtype: str = "float32", **declared: Any) -> Subject:
-    declaration = attnspec.Target(**{"name": "mine", **declared})
-    loaded = load(SimpleNamespace(TARGET=declaration, learned_positions=function))
-    return Subject(loaded, "learned_positions", dtype)
+    return stubs.subject(function, "learned_positions", dtype=dtype, **declared)
 
 
 def calls(mine: Subject, family: str = "learned_positions", many: int = 60) -> list[Inputs]:
@@ -43,12 +40,7 @@ def calls(mine: Subject, family: str = "learned_positions", many: int = 60) -> l
 
 def rejected(mine: Subject, many: int = 40) -> set[str]:
     """Last names of the laws that find something."""
-    return {
-        name
-        for name, row in ROWS.items()
-        if not out_of_reach(row, mine)
-        and any(judged(row, mine, i).fails for i in calls(mine, row.inputs, many))
-    }
+    return {*rejections(mine, many)}
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

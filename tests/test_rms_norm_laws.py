@@ -16,7 +16,8 @@ from attnspec.impls import rms_norm as references
 from attnspec.impls.layer_norm import layer_norm
 from attnspec.oracle.inputs import families, sampled
 from attnspec.target import DTYPES
-from tests.rms_norm_subjects import CONVENTIONS, ROWS, Array, Norm, failing, subject
+from tests.rejecting import rejections
+from tests.rms_norm_subjects import CONVENTIONS, ROWS, Array, Norm, subject
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -24,7 +25,7 @@ from tests.rms_norm_subjects import CONVENTIONS, ROWS, Array, Norm, failing, sub
 def test_a_reference_keeps_every_law_under_its_convention(name: str, dtype: str) -> None:
     function, conventions = CONVENTIONS[name]
     mine = subject(function, dtype, conventions=conventions, precision="strict")
-    assert failing(mine, 6) == {}
+    assert rejections(mine, 6) == {}
 
 
 # -- right ones of other styles --------------------------------------------------------------------
@@ -59,7 +60,7 @@ def without_options(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
 @pytest.mark.parametrize("right", [by_vector_norm, by_matrices, row_by_row, without_options])
 def test_right_functions_in_other_styles_pass(right: Norm, dtype: str) -> None:
-    assert failing(subject(right, dtype), 8) == {}
+    assert rejections(subject(right, dtype), 8) == {}
 
 
 def test_an_option_that_is_missing_is_not_tested() -> None:
@@ -97,13 +98,13 @@ def in_numpy_backward(
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 def test_numpy_with_the_closed_gradient_passes(dtype: str) -> None:
     beside = {"rms_norm_backward": in_numpy_backward}
-    mine = subject(in_numpy, dtype, arrays="numpy", gradients=True, beside=beside)
-    assert failing(mine, 8) == {}
+    mine = subject(in_numpy, dtype, arrays="numpy", gradients=True, others=beside)
+    assert rejections(mine, 8) == {}
 
 
 def test_numpy_bfloat16_passes() -> None:
     assert np.dtype(ml_dtypes.bfloat16) == np.dtype("bfloat16")
-    assert failing(subject(in_numpy, "bfloat16", arrays="numpy"), 8) == {}
+    assert rejections(subject(in_numpy, "bfloat16", arrays="numpy"), 8) == {}
 
 
 def test_limits_narrow_what_is_drawn() -> None:
@@ -111,7 +112,7 @@ def test_limits_narrow_what_is_drawn() -> None:
         assert x.shape[-1] == 64
         return references.rms_norm(x, weight, eps=eps)
 
-    assert failing(subject(only_64, limits={"m": {64}}), 8) == {}
+    assert rejections(subject(only_64, limits={"m": {64}}), 8) == {}
 
 
 # -- wrong ones ------------------------------------------------------------------------------------
@@ -190,17 +191,17 @@ def constant_factor(x: Tensor, weight: Tensor | None = None, *, eps: float = 1e-
     ],
 )
 def test_wrong_functions_of_no_catalogue_are_rejected(wrong: Norm, laws: set[str]) -> None:
-    found = failing(subject(wrong), 20)
+    found = rejections(subject(wrong), 20)
     assert laws <= found.keys(), found
 
 
 @pytest.mark.parametrize("wrong", [first_entry_only, constant_factor])
 def test_where_only_gradients_are_wrong_no_other_law_complains(wrong: Norm) -> None:
-    assert all(ROWS[name].gradients for name in failing(subject(wrong), 20))
+    assert all(ROWS[name].gradients for name in rejections(subject(wrong), 20))
 
 
 def test_beside_another_eps_layer_norm_tells() -> None:
     beside = {"layer_norm": layer_norm}
-    assert "eq_layer_norm_of_centred" not in failing(subject(by_vector_norm, beside=beside), 12)
-    found = failing(subject(largest_for_root, beside=beside), 12)
+    assert "eq_layer_norm_of_centred" not in rejections(subject(by_vector_norm, others=beside), 12)
+    found = rejections(subject(largest_for_root, others=beside), 12)
     assert "eq_layer_norm_of_centred" in found

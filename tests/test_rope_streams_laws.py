@@ -4,7 +4,6 @@ catalogue."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,25 +11,23 @@ import pytest
 import torch
 from torch import Tensor
 
-import attnspec
-from attnspec.driving import out_of_reach, scope_of
+from attnspec.driving import scope_of
 from attnspec.impls.rope import rope, rope_half, turned, turning_angles
-from attnspec.judging import judged
-from attnspec.loading import load
 from attnspec.oracle.inputs import sampled
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.rope_streams import LAWS
 from attnspec.oracle.rope_streams_checks import MOST_CALLS, _documents, _edges
 from attnspec.oracle.rope_streams_inputs import ROOM
 from attnspec.subject import Subject
+from tests import stubs
+from tests.rejecting import rejections
 
 Rope = Callable[..., Any]
 ROWS = {row.id.removeprefix("rope."): row for row in LAWS}
 
 
 def subject(function: Rope, dtype: str = "float32", **declared: Any) -> Subject:
-    declaration = attnspec.Target(**{"name": "mine", **declared})
-    return Subject(load(SimpleNamespace(TARGET=declaration, rope=function)), "rope", dtype)
+    return stubs.subject(function, "rope", dtype=dtype, **declared)
 
 
 def calls(mine: Subject, family: str, many: int = 60) -> list[Inputs]:
@@ -39,12 +36,7 @@ def calls(mine: Subject, family: str, many: int = 60) -> list[Inputs]:
 
 def rejected(mine: Subject, many: int = 40) -> set[str]:
     """Last names of the laws that find something."""
-    return {
-        name
-        for name, row in ROWS.items()
-        if not out_of_reach(row, mine)
-        and any(judged(row, mine, i).fails for i in calls(mine, row.inputs, many))
-    }
+    return {*rejections(mine, many, laws=LAWS)}
 
 
 def grown_table() -> Rope:
