@@ -34,6 +34,11 @@ def same(
     return Comparison(what, first, second, None, dtype, promised=promised)
 
 
+def same_where(known: Array, what: str, one: Array, other: Array, dtype: str) -> Comparison:
+    """Two results that must agree to the bit wherever it is known what is right."""
+    return same(what, np.where(known, one, 0.0), np.where(known, other, 0.0), dtype)
+
+
 def close(what: str, actual: Array, right: Expected, dtype: str) -> Comparison:
     """A result beside what it should be."""
     return Comparison(what, actual, right.value, right.allowance, dtype, right.residual)

@@ -23,14 +23,15 @@ from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs, Kind, Law
 from attnspec.oracle.layer_norm_values import one_row
 from attnspec.oracle.norm_rows import as_rows
+from attnspec.oracle.precision import FORMATS
 from attnspec.oracle.rms_norm import others
 from attnspec.oracle.rms_norm_values import gain, gradients, rms_norm
 from attnspec.oracle.rounding import formed
 
 Array = np.ndarray[Any, Any]
 
-LARGEST_COUNT = {"bfloat16": 2.0**8, "float16": 2.0**11}
-"""The number beside which the dtype holds no 1 more."""
+WIDE = FORMATS["float32"].width
+"""Bits of a format in which no sum of so many ones stops."""
 
 
 def orthogonal_to_x(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
@@ -70,9 +71,9 @@ def weight_counts_rows(implementation: Implementation, inputs: Inputs) -> list[C
     x = inputs.arrays["x"]
     upstream = x.copy()
     rows = upstream.reshape(-1, x.shape[-1])
-    rows[int(generator(inputs, "large").choice([0, len(rows) // 2]))] *= LARGEST_COUNT.get(
-        inputs.dtype, 1.0
-    )
+    width = FORMATS[inputs.dtype].width
+    large = 2.0**width if width < WIDE else 1.0
+    rows[int(generator(inputs, "large").choice([0, len(rows) // 2]))] *= large
     actual = implementation.gradients(inputs, upstream)["weight"]
     right = gradients(implementation, inputs, upstream)["weight"]
     return [close("gradient of the weight", actual, right, implementation.dtype)]

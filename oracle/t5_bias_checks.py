@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.oracle.calls import same
+from attnspec.oracle.calls import same, same_where
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.gradient_laws import paired, upstream_of
 from attnspec.oracle.inputs import generator
@@ -31,16 +31,11 @@ from attnspec.oracle.t5_values import (
 Array = np.ndarray[Any, Any]
 
 
-def _where(known: Array, what: str, one: Array, other: Array, dtype: str) -> Comparison:
-    """Two results that must agree wherever it is known which row is read."""
-    return same(what, np.where(known, one, 0.0), np.where(known, other, 0.0), dtype)
-
-
 def of_displacement(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
     """Along a diagonal, where the key moves on with the query, every head has one number."""
     actual, known = implementation(inputs), settled_pairs(inputs)
     return [
-        _where(
+        same_where(
             known[1:, 1:] & known[:-1, :-1],
             "one step further along the diagonal",
             actual[:, 1:, 1:],
@@ -58,7 +53,7 @@ def decode_row(implementation: Implementation, inputs: Inputs) -> list[Compariso
         return []
     rows, whole = implementation(inputs), implementation(square)[:, s - t :]
     what = f"the last {t} of {s} queries"
-    return [_where(settled_pairs(inputs), what, rows, whole, implementation.dtype)]
+    return [same_where(settled_pairs(inputs), what, rows, whole, implementation.dtype)]
 
 
 def head_alone(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
@@ -70,7 +65,7 @@ def head_alone(implementation: Implementation, inputs: Inputs) -> list[Compariso
         return []
     one, whole = implementation(alone), implementation(inputs)[head : head + 1]
     what = f"head {head} alone"
-    return [_where(settled_pairs(inputs), what, one, whole, implementation.dtype)]
+    return [same_where(settled_pairs(inputs), what, one, whole, implementation.dtype)]
 
 
 def unread_rows(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
@@ -82,7 +77,9 @@ def unread_rows(implementation: Implementation, inputs: Inputs) -> list[Comparis
     changed = implementation(inputs.with_arrays(table=others))
     what = "other numbers in rows that no pair reads"
     return [
-        _where(settled_pairs(inputs), what, changed, implementation(inputs), implementation.dtype)
+        same_where(
+            settled_pairs(inputs), what, changed, implementation(inputs), implementation.dtype
+        )
     ]
 
 
@@ -101,7 +98,7 @@ def numbers_of_buckets(implementation: Implementation, inputs: Inputs) -> list[C
     right = np.broadcast_to(buckets(call), (inputs.arrays["table"].shape[1], *offsets.shape))
     what = "numbers of buckets beside those of t5_bucket"
     return [
-        _where(settled_pairs(inputs), what, implementation(inputs), right, implementation.dtype)
+        same_where(settled_pairs(inputs), what, implementation(inputs), right, implementation.dtype)
     ]
 
 
@@ -117,7 +114,7 @@ def gradient_counts(implementation: Implementation, inputs: Inputs) -> list[Comp
     actual = implementation.gradients(inputs, np.ones((heads, *known.shape)))["table"]
     right = np.broadcast_to(counts[:, None], actual.shape)
     what = "gradient of the table, upstream of ones, beside the number of pairs"
-    return [_where(sure[:, None], what, actual, right, implementation.dtype)]
+    return [same_where(sure[:, None], what, actual, right, implementation.dtype)]
 
 
 def unread_rows_get_none(implementation: Implementation, inputs: Inputs) -> list[Comparison]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.oracle import calls
-from attnspec.oracle.calls import same
+from attnspec.oracle.calls import same, same_where
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs, Kind, Law
@@ -28,11 +28,6 @@ claim `t5_bucket.last_bucket`."""
 
 def _offsets(inputs: Inputs) -> Array:
     return inputs.arrays["relative_position"]
-
-
-def _where(known: Array, what: str, one: Array, other: Array, dtype: str) -> Comparison:
-    """Two results that must agree wherever a bucket is known."""
-    return same(what, np.where(known, one, 0.0), np.where(known, other, 0.0), dtype)
 
 
 def rises_with_distance(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
@@ -86,8 +81,10 @@ def each_offset_for_itself(implementation: Implementation, inputs: Inputs) -> li
     alone = _called(implementation, inputs, offsets.ravel()[at : at + 1])
     mixed = whole.ravel()[order]
     return [
-        _where(known[order], "on one axis, in another order", flat, mixed, implementation.dtype),
-        _where(known[[at]], "one alone", alone, whole.ravel()[[at]], implementation.dtype),
+        same_where(
+            known[order], "on one axis, in another order", flat, mixed, implementation.dtype
+        ),
+        same_where(known[[at]], "one alone", alone, whole.ravel()[[at]], implementation.dtype),
     ]
 
 
@@ -108,8 +105,8 @@ def sides_mirror(implementation: Implementation, inputs: Inputs) -> list[Compari
     shifted = np.where(offsets == 0, 0.0, earlier + setting.side)
     zeros = offsets == 0
     return [
-        _where(known, "later keys beside earlier ones", later, shifted, implementation.dtype),
-        _where(zeros, "offset 0", earlier, np.zeros(offsets.shape), implementation.dtype),
+        same_where(known, "later keys beside earlier ones", later, shifted, implementation.dtype),
+        same_where(zeros, "offset 0", earlier, np.zeros(offsets.shape), implementation.dtype),
     ]
 
 
