@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import attnspec
-from attnspec.driving import Effort, out_of_reach, outcome_of, scope_of
+from attnspec.driving import Effort, outcome_of, scope_of
 from attnspec.impls.sinusoidal import sinusoidal, sinusoidal_complex, sinusoidal_concatenated
 from attnspec.judging import judged
 from attnspec.loading import Loaded, load
@@ -24,6 +24,7 @@ from attnspec.oracle.sinusoidal import LAWS
 from attnspec.outcome import Outcome
 from attnspec.shares import untested
 from attnspec.subject import Subject
+from tests.rejecting import rejections
 
 ROWS = {row.id.removeprefix("sinusoidal."): row for row in LAWS}
 DTYPES = ("float64", "float32", "bfloat16", "float16")
@@ -33,14 +34,6 @@ REFERENCES = (sinusoidal, sinusoidal_concatenated, sinusoidal_complex)
 def target(function: Callable[..., Any], **declared: Any) -> Loaded:
     declaration = attnspec.Target(**{"name": "mine", **declared})
     return load(SimpleNamespace(TARGET=declaration, sinusoidal=function))
-
-
-def failing(name: str, loaded: Loaded, dtype: str = "float32", examples: int = 25) -> int:
-    row, mine = ROWS[name], Subject(loaded, "sinusoidal", dtype)
-    if out_of_reach(row, mine):
-        return 0
-    calls = sampled(row.inputs, scope_of(mine), examples, 3)
-    return sum(judged(row, mine, inputs).fails for inputs in calls)
 
 
 def outcome(name: str, loaded: Loaded, dtype: str = "float32") -> Outcome:
@@ -114,10 +107,7 @@ RIGHT = {
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_ones_keep_every_law(name: str, dtype: str) -> None:
-    for law in ROWS:
-        if (name, law) in {("narrow", "empty_batch"), ("wide", "empty_batch")}:
-            continue
-        assert failing(law, RIGHT[name], dtype, 12) == 0, law
+    assert rejections(Subject(RIGHT[name], "sinusoidal", dtype), 12, seed=3) == {}
 
 
 def test_what_limits_leave_out_is_said() -> None:
@@ -192,8 +182,11 @@ def unit_length(positions: Tensor, dim: int, *, base: float = 10000.0) -> Tensor
     ids=lambda given: given if isinstance(given, str) else given.__name__,
 )
 def test_wrong_ones_are_rejected(wrong: Callable[..., Tensor], law: str) -> None:
-    assert failing(law, target(wrong)) >= 3
-    assert failing("matches_oracle", target(wrong)) >= 3
+    mine, named = Subject(target(wrong), "sinusoidal", "float32"), {law, "matches_oracle"}
+    laws = [row for name, row in ROWS.items() if name in named]
+    found = rejections(mine, 25, seed=3, laws=laws)
+    assert found.keys() == named
+    assert min(found.values()) >= 3
 
 
 def test_the_other_layout_is_named() -> None:

@@ -10,23 +10,15 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from attnspec.driving import out_of_reach, scope_of
+from attnspec.driving import out_of_reach
 from attnspec.impls import t5_bias as references_of_bias
 from attnspec.impls import t5_bucket as references
-from attnspec.judging import judged
-from attnspec.oracle.inputs import sampled
-from attnspec.oracle.law import Law
+from attnspec.oracle import LAWS
 from attnspec.subject import Subject
+from tests.rejecting import rejections
 from tests.stubs import target
-from tests.t5_cases import of_biases, of_buckets
 
 Array = np.ndarray[Any, Any]
-
-
-def wrong(row: Law, subject: Subject, examples: int, seed: int = 3) -> int:
-    """In how many calls a law complains."""
-    calls = sampled(row.inputs, scope_of(subject), examples, seed)
-    return sum(judged(row, subject, inputs).fails for inputs in calls)
 
 
 def numpy_bucket(
@@ -87,9 +79,7 @@ def plain_bias(table: Tensor, t: int, s: int) -> Tensor:
     return references_of_bias.t5_bias(table, t, s)
 
 
-@of_buckets
-@pytest.mark.parametrize("kind", ["numpy", "dlpack", "int32", "no options"])
-def test_buckets_of_other_kinds_of_targets(kind: str, row: Law) -> None:
+def bucket_of(kind: str) -> Subject:
     if kind == "int32":
         loaded = target({"index_dtype": "int32"}, t5_bucket=references.t5_bucket)
     elif kind == "no options":
@@ -97,23 +87,35 @@ def test_buckets_of_other_kinds_of_targets(kind: str, row: Law) -> None:
     else:
         function = numpy_bucket if kind == "numpy" else dlpack_bucket
         loaded = target({"arrays": kind}, t5_bucket=function)
-    mine = Subject(loaded, "t5_bucket", "int32" if kind == "int32" else "int64")
-    if not out_of_reach(row, mine):
-        assert wrong(row, mine, 6) == 0
+    return Subject(loaded, "t5_bucket", "int32" if kind == "int32" else "int64")
 
 
-@of_biases
-@pytest.mark.parametrize("kind", ["numpy", "dlpack", "no options"])
-def test_biases_of_other_kinds_of_targets(kind: str, row: Law) -> None:
+def bias_of(kind: str) -> Subject:
     functions = {
         "numpy": {"t5_bias": numpy_bias, "t5_bucket": numpy_bucket},
         "dlpack": {"t5_bias": dlpack_bias, "t5_bucket": dlpack_bucket},
-        "no options": {
-            "t5_bias": plain_bias,
-            "t5_bucket": plain_bucket,
-        },
+        "no options": {"t5_bias": plain_bias, "t5_bucket": plain_bucket},
     }[kind]
     declared = {"arrays": "torch" if kind == "no options" else kind}
-    mine = Subject(target(declared, **functions), "t5_bias", "float32")
-    if not out_of_reach(row, mine):
-        assert wrong(row, mine, 6) == 0
+    return Subject(target(declared, **functions), "t5_bias", "float32")
+
+
+@pytest.mark.parametrize("kind", ["numpy", "dlpack", "int32", "no options"])
+def test_buckets_of_other_kinds_of_targets(kind: str) -> None:
+    assert rejections(bucket_of(kind), 6, seed=3) == {}
+
+
+@pytest.mark.parametrize("kind", ["numpy", "dlpack", "no options"])
+def test_biases_of_other_kinds_of_targets(kind: str) -> None:
+    assert rejections(bias_of(kind), 6, seed=3) == {}
+
+
+def test_no_law_is_left_out_but_for_what_these_lack() -> None:
+    def left_out(mine: Subject) -> set[str]:
+        own = (law for law in LAWS if law.component == mine.component)
+        return {reason for law in own if (reason := out_of_reach(law, mine))}
+
+    assert left_out(bucket_of("numpy")) == left_out(bucket_of("int32")) == set()
+    assert left_out(bucket_of("no options")) == {"t5_bucket does not accept bidirectional"}
+    assert left_out(bias_of("dlpack")) == {"the target has no gradients of t5_bias"}
+    assert left_out(bias_of("no options")) <= {"t5_bias does not accept bidirectional"}
