@@ -14,8 +14,10 @@ from attnspec.target import DTYPES, Target
 from attnspec.usage import UsageError, suggestion, unknown
 
 DEVICE = re.compile(r"cpu|cuda(:\d+)?")
-AXES = ("b", "h", "g", "t", "s", "d", "e", "m", "c", "r", "p", "n", "S", "L", "dim", "num_buckets")
-"""Axes that limits may name, by the contract's letters and words."""
+AXES = ("b", "h", "g", "t", "s", "d", "e", "m", "c", "r", "p", "n", "S", "L", "dim", "num_buckets",
+        "f")  # fmt: skip
+"""Axes that limits may name, by the contract's letters and words; f is the hidden width of a
+feed-forward network."""
 
 
 def checked(target: Target) -> tuple[dict[str, str], dict[str, Contract]]:
@@ -96,9 +98,7 @@ def _axes_of(component: str) -> tuple[str, ...]:
     """The axes that limits may name: those of a component that is judged, or any."""
     if component not in COMPONENTS:
         return AXES
-    row = COMPONENTS[component]
-    letters = [*row.arguments.values(), *row.numbers.values(), *row.keywords.values()]
-    named = {axis for axes in letters for axis in axes.split()}
+    named = COMPONENTS[component].axes
     return tuple(axis for axis in AXES if axis in named)
 
 

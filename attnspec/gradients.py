@@ -12,6 +12,7 @@ import numpy as np
 from attnspec.arrays import Crossing, Due, described, torch
 from attnspec.handing import Handed
 from attnspec.loading import Functions, backward_name
+from attnspec.oracle.component import Bundle, Component
 from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.law import Breach
 from attnspec.raising import one_line
@@ -69,8 +70,7 @@ def advised(declaration: Target, component: str, functions: Functions) -> Iterat
         yield
     except Missing as missing:
         row, torch = COMPONENTS[component], declaration.arrays == "torch"
-        tensors = [*row.arguments, *row.numbers]
-        missing.remedy = remedy(component, tensors, functions, torch=torch)
+        missing.remedy = remedy(component, row.positional, functions, torch=torch)
         raise
 
 
@@ -125,16 +125,42 @@ def refusal(error: BaseException) -> Breach:
     return Missing(text) if _underivable(error) else Breach("gradient", text)
 
 
-def unpacked(returned: Any, names: Sequence[str]) -> tuple[Any, ...]:
-    """The gradients that `NAME_backward` returned, not looked into."""
-    if not isinstance(returned, (tuple, list)) or len(returned) != len(names):
-        expected = f"({', '.join(names)}{',' if len(names) == 1 else ''})"
-        raise Breach(
-            "gradient",
-            f"returned {described(returned)} from its backward pass; expected a tuple of the "
-            f"gradients of {expected}",
-        )
-    return tuple(returned)
+def unpacked(returned: Any, row: Component, names: Sequence[str]) -> tuple[Any, ...]:
+    """The gradients of these arrays that `NAME_backward` returned, not looked into. Raises Breach
+    of kind `gradient` where something else came."""
+    bundled = {array for bundle in row.bundles.values() for array in bundle.arrays}
+    whole = [n for n in (*row.positional, *row.keywords) if n in row.bundles or n in names]
+    wanted = {name: name for name in whole if name not in bundled}
+    for name in whole:
+        if name in row.bundles:
+            bundle = row.bundles[name]
+            inner = ", ".join(bundle.arrays)
+            wanted[name] = f"a dict of {inner}" if bundle.keyed else f"({inner})"
+    if not isinstance(returned, (tuple, list)) or len(returned) != len(wanted):
+        expected = f"({', '.join(wanted.values())}{',' if len(wanted) == 1 else ''})"
+        raise _not_gradients(returned, f"a tuple of the gradients of {expected}")
+    found = dict(zip(wanted, returned, strict=True))
+    for name in (name for name in wanted if name in row.bundles):
+        found |= _of_bundle(found.pop(name), name, row.bundles[name])
+    return tuple(found[name] for name in names)
+
+
+def _of_bundle(returned: Any, name: str, bundle: Bundle) -> dict[str, Any]:
+    """The gradients of a bundle, by array."""
+    arrays = bundle.arrays
+    if bundle.keyed:
+        if not isinstance(returned, Mapping) or set(returned) != set(arrays):
+            given = f"keys {sorted(returned)}" if isinstance(returned, Mapping) else returned
+            raise _not_gradients(given, f"for {name} a dict with the keys {', '.join(arrays)}")
+        return dict(returned)
+    if not isinstance(returned, (tuple, list)) or len(returned) != len(arrays):
+        raise _not_gradients(returned, f"for {name} a tuple ({', '.join(arrays)})")
+    return dict(zip(arrays, returned, strict=True))
+
+
+def _not_gradients(returned: Any, expected: str) -> Breach:
+    given = returned if isinstance(returned, str) else described(returned)
+    return Breach("gradient", f"returned {given} from its backward pass; expected {expected}")
 
 
 def taken(

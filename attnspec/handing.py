@@ -48,12 +48,50 @@ def handed(
     return Handed(name, values, dtype, where, given, now)
 
 
-def record(tensors: Sequence[Handed]) -> Record:
-    """Every byte of these tensors' buffers, guard zones included, and their forms, before and
-    now."""
-    before = [*(t.before() for t in tensors), *(_row(_form_of_plan(t.where)) for t in tensors)]
-    now = [*(t.now() for t in tensors), *(_row(_form(t)) for t in tensors)]
-    return Record(_bytes(before), _bytes(now))
+Bundle = tuple[dict[str, Any], dict[str, Any]]
+"""A dict that was handed over, and what it held then."""
+
+
+@dataclass
+class Latest:
+    """What was handed over in the latest call."""
+
+    tensors: Sequence[Handed] | None = None
+    """None before the first call."""
+    bundles: Sequence[Bundle] = ()
+
+    def record(self) -> Record:
+        """Every byte of the tensors' buffers, guard zones included, their forms, and which
+        entries the dicts hold, before and now. Raises RuntimeError before the first call."""
+        if self.tensors is None:
+            raise RuntimeError("memory() before any call")
+        tensors = self.tensors
+        before = [*(t.before() for t in tensors), *(_row(_form_of_plan(t.where)) for t in tensors)]
+        now = [*(t.now() for t in tensors), *(_row(_form(t)) for t in tensors)]
+        for given, held in self.bundles:
+            before.append(np.ones(len(held) + 1, np.bool_))
+            kept = [given.get(name) is value for name, value in held.items()]
+            now.append(np.array([*kept, len(given) == len(held)]))
+        return Record(_bytes(before), _bytes(now))
+
+    def written(self) -> str:
+        """What happened to all that, in words; empty where nothing did."""
+        for tensor in self.tensors or ():
+            text = memory.told(
+                tensor.name, tensor.before(), tensor.now(), tensor.dtype, tensor.where
+            )
+            if text:
+                return text
+            if (form := _form(tensor)) != (was := _form_of_plan(tensor.where)):
+                return (
+                    f"{tensor.name} itself was changed: shape {was[0]} and strides {was[1]} "
+                    f"became {form[0]} and {form[1]}"
+                )
+        for given, held in self.bundles:
+            others = [n for n in (*held, *given) if given.get(n) is not held.get(n, given)]
+            if others:
+                return f"the dict itself was changed, at {', '.join(dict.fromkeys(others))}"
+        return ""
 
 
 Form = tuple[tuple[int, ...], tuple[int, ...]]
@@ -81,20 +119,6 @@ def _row(form: Form) -> Array:
     row[: min(len(shape), MOST_AXES)] = shape[:MOST_AXES]
     row[MOST_AXES : MOST_AXES + min(len(strides), MOST_AXES)] = strides[:MOST_AXES]
     return row
-
-
-def written(tensors: Sequence[Handed]) -> str:
-    """What happened to these tensors' buffers, in words; empty where nothing did."""
-    for tensor in tensors:
-        text = memory.told(tensor.name, tensor.before(), tensor.now(), tensor.dtype, tensor.where)
-        if text:
-            return text
-        if (form := _form(tensor)) != (was := _form_of_plan(tensor.where)):
-            return (
-                f"{tensor.name} itself was changed: shape {was[0]} and strides {was[1]} became "
-                f"{form[0]} and {form[1]}"
-            )
-    return ""
 
 
 def _bytes(buffers: list[Array]) -> Array:

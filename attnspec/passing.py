@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attnspec.arrays import Crossing
-from attnspec.oracle.components import Component
+from attnspec.oracle.component import Component
 from attnspec.oracle.law import Inputs
 
 
@@ -18,13 +18,14 @@ def passed(
     crossing: Crossing,
     device: str,
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Positional and keyword arguments: `given` arrays and whole numbers, then tensors and options
-    by keyword."""
-    arrays = [given[name] for name in component.arguments]
-    numbers = [inputs.numbers[name] for name in component.numbers]
+    """Positional and keyword arguments: `given` arrays, bundles of them and whole numbers, then
+    tensors and options by keyword."""
+    bundled = {name: bundle.of(given) for name, bundle in component.bundles.items()}
+    by_name = {**given, **bundled, **inputs.numbers}
+    positional = [by_name[name] for name in component.positional]
     keywords = {name: given[name] for name in component.keywords if name in given}
     options = {**inputs.options, **_typed(component, inputs, crossing, device)}
-    return [*arrays, *numbers], {**keywords, **options}
+    return positional, {**keywords, **options}
 
 
 def _typed(component: Component, inputs: Inputs, crossing: Crossing, device: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from attnspec.arrays import Due, described
-from attnspec.oracle.components import Component
+from attnspec.oracle.component import Component
 from attnspec.oracle.law import Breach, Inputs
 from attnspec.oracle.precision import WHOLE_TYPES
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from attnspec.oracle.components import Component
+from attnspec.oracle.component import Component
 
 
 @dataclass(frozen=True)
@@ -31,20 +31,24 @@ def signature(function: Callable[..., Any], component: Component) -> Signature:
         given = inspect.signature(function)
     except (ValueError, TypeError):
         return Signature(frozenset(component.options))
-    names = (*component.arguments, *component.numbers)
+    names = component.positional
     arguments = [object()] * len(names)
+    always = dict.fromkeys(component.required)
     try:
-        given.bind(*arguments)
+        given.bind(*arguments, **always)
     except TypeError as error:
-        call = f"{component.name}({', '.join(names)})"
+        call = f"{component.name}({', '.join((*names, *(f'{o}=...' for o in always)))})"
         takes = f"{component.name}{given}"
         return Signature(frozenset(), f"the contract calls {call}, but {takes} refuses: {error}")
-    return Signature(frozenset(o for o in component.options if _binds(given, arguments, o)))
+    taken = (o for o in component.options if _binds(given, arguments, {**always, o: None}))
+    return Signature(frozenset(taken))
 
 
-def _binds(given: inspect.Signature, arguments: list[object], option: str) -> bool:
+def _binds(
+    given: inspect.Signature, arguments: list[object], options: Mapping[str, object]
+) -> bool:
     try:
-        given.bind(*arguments, **{option: None})
+        given.bind(*arguments, **options)
     except TypeError:
         return False
     return True

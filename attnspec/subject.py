@@ -6,7 +6,6 @@ import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from attnspec import gradients, handing, results
 from attnspec.arrays import crossing
 from attnspec.declaration import limits_of
-from attnspec.handing import Handed
+from attnspec.handing import Handed, Latest
 from attnspec.loading import Loaded, backward_name
 from attnspec.made import Diary, Made
 from attnspec.oracle.components import COMPONENTS
@@ -67,8 +66,7 @@ class Subject:
             for name in (*self.row.arguments, *self.row.keywords)
         }  # fmt: skip
         self._crossing = crossing(loaded.declaration.arrays)
-        self._passed = partial(passed, self.row, crossing=self._crossing, device=device)
-        self._latest: list[Handed] | None = None
+        self.latest = Latest()
         self._asked: Inputs | None = None
         self.diary = Diary()
         self.siblings: dict[str, Subject | None] = {}
@@ -105,7 +103,7 @@ class Subject:
         if own or self.loaded.declaration.arrays != "torch":
             return self(inputs)
         tensors = self._handed(inputs, None)
-        self._latest = tensors
+        self.latest.tensors = tensors
         output, _ = self._differentiable(inputs, tensors)
         return self._crossing.take(
             output, results.due(self.row, inputs, self.dtype, self.device)[0]
@@ -130,12 +128,12 @@ class Subject:
         own = self.functions.get(backward_name(self.component))
         tensors = self._handed(inputs, layout)
         above = self._placed("upstream", upstream, self.dtype, upstream_layout)
-        self._latest = [*tensors, above]
+        self.latest.tensors = [*tensors, above]
         self.diary.note_upstream(Upstream(upstream, upstream_layout, own_backward=own is not None))
         arguments = [t for t in tensors if t.name in self.row.differentiable]
         if own is not None:
             grads = self._from_backward(own, inputs, tensors, above)
-            given = gradients.unpacked(grads, [t.name for t in arguments])
+            given = gradients.unpacked(grads, self.row, [t.name for t in arguments])
         elif self.loaded.declaration.arrays == "torch":
             given = self._graph(inputs, tensors, above)(False)
         else:
@@ -162,7 +160,7 @@ class Subject:
             return lambda: gradients.some(self.gradients(inputs, upstream), wanted)
         tensors = self._handed(inputs, None)
         above = self._placed("upstream", upstream, self.dtype, "contiguous")
-        self._latest = [*tensors, above]
+        self.latest.tensors = [*tensors, above]
         self.diary.note_upstream(Upstream(upstream, "contiguous", own_backward=False))
         passed = self._graph(inputs, tensors, above, wanted)
         arguments = [t for t in tensors if t.name in wanted]
@@ -207,7 +205,7 @@ class Subject:
 
     def _result(self, inputs: Inputs, layout: str | None) -> Any:
         tensors = self._handed(inputs, layout)
-        self._latest = tensors
+        self.latest.tensors = tensors
         arguments, options = self._passed(inputs, _given(tensors))
         return self._guarded(self.function, arguments, options)
 
@@ -255,14 +253,12 @@ class Subject:
     def memory(self) -> Record:
         """Every byte handed over in the latest call, guard zones included: as it was, made anew
         from the inputs, and as it is. Raises RuntimeError before the first call."""
-        if self._latest is None:
-            raise RuntimeError("memory() before any call")
-        return handing.record(self._latest)
+        return self.latest.record()
 
     def written(self) -> str:
         """What the latest call did to the memory that it was handed, in words; empty where it
         left everything as it was."""
-        return handing.written(self._latest or ())
+        return self.latest.written()
 
     def sibling(self, component: str) -> Subject | None:
         """The same target's function `component`, or None where there is none to call."""
@@ -293,6 +289,7 @@ class Subject:
     def _copied(self) -> Subject:
         other = copy.copy(self)
         other.tally, other.siblings, other.diary = Tally(), {}, Diary()
+        other.latest = Latest()
         return other
 
     def _handed(self, inputs: Inputs, layout: str | None) -> list[Handed]:
@@ -305,6 +302,12 @@ class Subject:
             for name, stored in self._stored.items()
             if name in inputs.arrays or name in self.row.arguments
         ]
+
+    def _passed(self, inputs: Inputs, given: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call. Its dicts are kept, with what they held."""
+        found = passed(self.row, inputs, given, crossing=self._crossing, device=self.device)
+        self.latest.bundles = [(a, dict(a)) for a in found[0] if isinstance(a, dict)]
+        return found
 
     def _placed(self, name: str, values: Array, dtype: str, layout: str) -> Handed:
         return handing.handed(

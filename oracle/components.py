@@ -1,73 +1,11 @@
-"""The components that the suite judges: their arguments, axes and results."""
+"""The components that the suite judges."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
+from attnspec.oracle.component import Also, Component
 from attnspec.oracle.law import Inputs
-
-
-@dataclass(frozen=True)
-class Also:
-    """A further result of a call that returns several."""
-
-    name: str
-    shape: tuple[int, ...]
-    wide: bool = True
-    """Whether it is float32 or wider, whatever the dtype of the inputs."""
-
-
-def _nothing_more(inputs: Inputs) -> tuple[Also, ...]:
-    return ()
-
-
-@dataclass(frozen=True)
-class Component:
-    """The signature of one component of the contract."""
-
-    name: str
-    arguments: Mapping[str, str]
-    """Positional arguments in their order, with their axis letters (`...`: any axes before the
-    others)."""
-    options: tuple[str, ...]
-    """Keyword options."""
-    integers: tuple[str, ...]
-    """Arguments that hold positions, lengths or indices."""
-    result: Callable[[Inputs], tuple[int, ...]]
-    """Shape of what it returns."""
-    first: str
-    """The argument whose dtype and device the result has; empty where no argument is a floating
-    array."""
-    differentiable: tuple[str, ...]
-    """Arguments that have gradients, positional ones first."""
-    numbers: Mapping[str, str] = field(default_factory=dict)
-    """Whole numbers that are passed by position, after the arrays, with the axes whose sizes they
-    are."""
-    whole: bool = False
-    """Whether the result holds whole numbers, of any integer dtype."""
-    keywords: Mapping[str, str] = field(default_factory=dict)
-    """Tensors that are passed by keyword, with the axes to which they are broadcast."""
-    booleans: tuple[str, ...] = ()
-    """Arguments that hold truth values."""
-    also: Callable[[Inputs], tuple[Also, ...]] = _nothing_more
-    """Further results, after the first."""
-
-    @property
-    def typed(self) -> bool:
-        """Whether a call says of which dtype its result is: no argument tells."""
-        return "dtype" in self.options
-
-    def sizes(self, inputs: Inputs) -> dict[tuple[str, str], int]:
-        """(argument, axis) to the size in a call, of those axes that go by names."""
-        found = {(name, axis): inputs.numbers[name] for name, axis in self.numbers.items()}
-        for name, letters in self.arguments.items():
-            axes, shape = letters.split(), inputs.arrays[name].shape
-            if axes[0] == "...":
-                axes, shape = axes[1:], shape[len(shape) - len(axes) + 1 :]
-            if len(axes) == len(shape):
-                found |= {(name, axis): int(n) for axis, n in zip(axes, shape, strict=True)}
-        return found
 
 
 def _shape_of_x(inputs: Inputs) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -117,17 +117,33 @@ def _expected(
     exact: bool = True,
 ) -> tuple[Expected, ...]:
     key = tuple(parameters.items())
-    plan = planned(tape, errors_of(contract), key)
-    pairs = _several(tape, plan(arrays))
+
+    def run(algebra: Any, given: Mapping[str, Any]) -> tuple[tuple[Any, ...], int]:
+        plan = planned(tape, algebra, key)
+        return _several(tape, plan(given)), plan.work
+
+    return enclosed(run, arrays, contract, exact=exact)
+
+
+Run = Callable[[Any, Mapping[str, Any]], tuple[tuple[Any, ...], int]]
+"""Under an algebra and for arrays the results, and the elements of the largest operation."""
+
+
+def enclosed(
+    run: Run, arrays: Mapping[str, Any], contract: Contract, *, exact: bool = True
+) -> tuple[Expected, ...]:
+    """What a tape, or a row of them, gives under a contract. The values come from balls where
+    float64 is too coarse to judge with, if they are to be `exact`."""
+    pairs, work = run(errors_of(contract), arrays)
     sharp = contract.storage == "float64" and any(_is_sharp(v, e) for v, e in pairs)
     if not exact or not sharp:
         return tuple(Expected(v, e) for v, e in pairs)
-    if plan.work > MOST_BALLS:
+    if work > MOST_BALLS:
         # a float64 value is itself off by no more than an implementation in float64 may be
         return tuple(Expected(v, 2.0 * e) for v, e in pairs)
     points = {k: v[0] if isinstance(v, tuple) else v for k, v in arrays.items()}
     with precision():
-        balls = _several(tape, planned(tape, BALLS, key)(points))
+        balls, _ = run(BALLS, points)
         found = []
         for (value, allowance), ball in zip(pairs, balls, strict=True):
             high, low = midpoints(ball)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.oracle.component import Bundle
 from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.family import UNIFORM, repeated, repeated_axis
 from attnspec.oracle.inputs import description
@@ -63,7 +64,9 @@ def literal(
     keywords = [name for name in component.keywords if name in inputs.arrays]
     for name in (*component.arguments, *keywords):
         body += _placed(name, inputs.arrays[name], inputs.dtype, inputs.layout, form)
-    arguments = [*component.arguments, *(f"{inputs.numbers[name]!r}" for name in component.numbers)]
+    body += [_bundled(name, bundle) for name, bundle in component.bundles.items()]
+    numbers = inputs.numbers
+    arguments = [f"{numbers[n]!r}" if n in numbers else n for n in component.positional]
     arguments += [f"{name}={name}" for name in keywords]
     arguments += [f"{name}={_option(name, v, form)}" for name, v in inputs.options.items()]
     call = f"{function or inputs.component}({', '.join(arguments)})"
@@ -81,6 +84,14 @@ def literal(
             lines.append("import ml_dtypes")
     lines += [f"from math import {word}" for word in ("inf", "nan") if _has(word, text)]
     return "\n".join([*lines, text])
+
+
+def _bundled(name: str, bundle: Bundle) -> str:
+    """A line that puts several arrays into one argument."""
+    if bundle.keyed:
+        inside = ", ".join(f'"{array}": {array}' for array in bundle.arrays)
+        return f"{name} = {{{inside}}}"
+    return f"{name} = ({', '.join(bundle.arrays)})"
 
 
 def _option(name: str, value: Any, form: _Form) -> str:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from attnspec.spec.definition import Definition
+import sympy as sp
+
+from attnspec.spec.definition import Definition, rnd
 
 
 @dataclass(frozen=True)
@@ -22,3 +24,17 @@ class Stage:
 
 Composition = tuple[Stage, ...]
 """Stages in order; the last one's value is the result."""
+
+
+def accumulated(axes: int, mark: str) -> Definition:
+    """first + second, arrays of so many axes: what two readers of one array send back to it."""
+    sizes = tuple(sp.Symbol(f"size{axis}", integer=True, positive=True) for axis in range(axes))
+    places = tuple(sp.Symbol(f"i{axis}", integer=True, nonnegative=True) for axis in range(axes))
+    first, second = (sp.IndexedBase(name, shape=sizes, real=True) for name in ("first", "second"))
+    return Definition(
+        "accumulated",
+        rnd(first[places] + second[places], mark),
+        tuple(zip(places, sizes, strict=True)),
+        (first, second),
+        sizes,
+    )
