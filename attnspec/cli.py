@@ -94,6 +94,15 @@ def _file(name: str, what: str) -> Option:
 @click.option("--dtype", "dtypes", multiple=True, metavar="NAME", help="Only this dtype.")
 @click.option("--device", "devices", multiple=True, metavar="NAME", help="Only this device.")
 @_effort("full", "Chooses the examples.")
+@click.option(
+    "--known",
+    "known_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Laws that are known to fail; they do not fail the run.",
+)
+@click.option("--write-known", "write_known_file", type=click.Path(path_type=Path),
+              metavar="FILE", help="Write what fails now as such a file.")  # fmt: skip
 @_file("--json", "Write the results as JSON.")
 @_file("--junit", "Write the results as JUnit XML.")
 @click.pass_context

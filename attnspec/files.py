@@ -29,6 +29,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "not_tested": [
             {"component": u.component, "option": u.option, "reason": u.reason} for u in run.untested
         ],
+        "known_problems": list(run.problems),
     }
 
 
@@ -50,6 +51,7 @@ def _law(outcome: Outcome) -> dict[str, Any]:
         "held": outcome.held,
         "watched": outcome.watched,
         "declined": outcome.declined,
+        "known": outcome.known or None,
     }
 
 
@@ -66,12 +68,19 @@ def as_junit(runs: Sequence[Run]) -> str:
             "tests": len(run.outcomes),
             "failures": sum(o.status == "fail" for o in run.outcomes),
             "errors": sum(bool(o.error) for o in run.outcomes),
-            "skipped": sum(o.status == "not-tested" and not o.error for o in run.outcomes),
+            "skipped": sum(
+                o.status in ("not-tested", "known") and not o.error for o in run.outcomes
+            ),
         }
+        counts["tests"] += len(run.problems)
+        counts["failures"] += len(run.problems)
         attributes = {name: str(count) for name, count in counts.items()}
         suite = ET.SubElement(root, "testsuite", {"name": run.target, **attributes})
         for outcome in run.outcomes:
             _case(suite, run.target, outcome)
+        for problem in run.problems:
+            case = ET.SubElement(suite, "testcase", name=problem, classname=f"{run.target}.known")
+            ET.SubElement(case, "failure", message=_plain(problem))
     ET.indent(root)
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -85,6 +94,8 @@ def _case(suite: ET.Element, target: str, outcome: Outcome) -> None:
     elif outcome.status == "fail":
         failure = ET.SubElement(case, "failure", message=_plain(outcome.reason))
         failure.text = _plain(outcome.text or outcome.reason)
+    elif outcome.status == "known":
+        ET.SubElement(case, "skipped", message=_plain(f"known to fail: {outcome.known}"))
     elif outcome.status == "not-tested":
         ET.SubElement(case, "skipped", message=_plain(outcome.reason))
 

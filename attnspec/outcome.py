@@ -57,6 +57,8 @@ class Outcome:
     """Calls of the function, and how many of them returned."""
     refusals: Refusals = field(default_factory=Refusals)
     """What these calls were like, declined and answered."""
+    known: str = ""
+    """Why a failure is known, where the status is `known`."""
     error: str = ""
     """An error in the law itself: nothing is known then."""
 
@@ -88,15 +90,18 @@ class Run:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Device settings under which it ran."""
     interrupted: bool = False
+    problems: tuple[str, ...] = ()
+    """What is wrong with the known failures that the run was given: that fails it."""
 
     @property
     def verdict(self) -> Verdict:
-        """`fails` if any law failed; `not-judged` if nothing was judged, if the run was
-        interrupted before a failure, or if a law itself went wrong."""
+        """`fails` if any law failed that is not known to, or if the known failures are wrong;
+        `not-judged` if nothing was judged, if the run was interrupted before a failure, or if a
+        law itself went wrong."""
         statuses = {outcome.status for outcome in self.outcomes}
         if any(outcome.error for outcome in self.outcomes):
             return "not-judged"
-        if "fail" in statuses:
+        if "fail" in statuses or self.problems:
             return "fails"
         return "conforms" if "pass" in statuses and not self.interrupted else "not-judged"
 

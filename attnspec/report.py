@@ -34,7 +34,14 @@ def print_run(console: Console, run: Run) -> None:
     print_line(console, f"Ran under: {settings}")
     if run.interrupted:
         print_line(console, "Interrupted: this is what was known by then.", "yellow")
+    print_problems(console, run.problems)
     print_line(console, _verdict(run), VERDICTS[run.verdict])
+
+
+def print_problems(console: Console, problems: Sequence[str]) -> None:
+    """What is wrong with the file of known failures."""
+    for problem in problems:
+        print_line(console, f"Known failures: {problem}", STYLES["fail"])
 
 
 def print_comparison(
@@ -136,15 +143,18 @@ def _cell(outcomes: Sequence[Outcome]) -> str:
     """`pass 12/14, 0.52, flash`: laws that pass of those that apply, worst ratio, preset."""
     passed = sum(o.status == "pass" for o in outcomes)
     failed = sum(o.status == "fail" for o in outcomes)
-    if not passed and not failed:
+    known = sum(o.status == "known" for o in outcomes)
+    if not passed and not failed and not known:
         return _styled("not tested" if outcomes else "", STYLES["not-tested"])
     ratios = [o.ratio for o in outcomes if o.ratio is not None and o.status in ("pass", "fail")]
     worst = f" {max(ratios):.2g}" if ratios else ""
+    told = f", {known} known" if known else ""
     if failed:
-        return _styled(f"FAIL {failed}/{passed + failed}{worst}", STYLES["fail"])
+        return _styled(f"FAIL {failed}/{passed + failed}{worst}{told}", STYLES["fail"])
     met = [o.preset for o in outcomes if o.preset]
     loosest = f" {min(met, key=list(PRESETS).index)}" if met else ""
-    return _styled(f"pass {passed}{worst}{loosest}", STYLES["pass"])
+    style = STYLES["known" if known else "pass"]
+    return _styled(f"pass {passed}{worst}{loosest}{told}", style)
 
 
 def _guarantees(console: Console, outcomes: Sequence[Outcome]) -> None:
@@ -190,13 +200,16 @@ def _verdict(run: Run) -> str:
     examples = sum(o.examples for o in run.outcomes)
     fail = "1 law fails" if failed == 1 else f"{failed} laws fail"
     hold = "1 law holds" if passed == 1 else f"{passed} laws hold"
+    known = len({o.law for o in run.outcomes if o.status == "known"})
     told = f"{examples} examples, seed {run.seed}, tier {run.tier}"
+    told = f"{known} known to fail, {told}" if known else told
     if errors:
         return f"{run.target} could not be judged, by a mistake of the suite: {errors[0]}"
     if run.interrupted and run.verdict != "fails":
         return f"{run.target} could not be judged: the run was interrupted ({told})"
     if run.verdict == "fails":
-        return f"{run.target} does not conform: {fail} ({told})"
+        why = fail if failed or not run.problems else "its known failures are not what fails"
+        return f"{run.target} does not conform: {why} ({told})"
     if run.verdict == "conforms":
         return f"{run.target} conforms: {hold} ({told})"
     return f"{run.target} could not be judged: nothing was tested ({told})"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,18 @@ from attnspec.driving import Effort
 from attnspec.files import as_json, as_junit, check_writable, json_text, written
 from attnspec.impls.targets import KNOWN_TO_FAIL, TARGETS
 from attnspec.judging import LawError
+from attnspec.known import Entry, known_failures, known_text, unmatched, with_known
 from attnspec.listing import print_score
 from attnspec.loading import Loaded, load
 from attnspec.outcome import Run
 from attnspec.progress import bar
-from attnspec.report import print_comparison, print_failures, print_line, print_run
+from attnspec.report import (
+    print_comparison,
+    print_failures,
+    print_line,
+    print_problems,
+    print_run,
+)
 from attnspec.runner import Selection
 from attnspec.score import score_json, scored
 from attnspec.sequence import runs_of
@@ -40,6 +48,8 @@ class Request:
     examples: int | None = None
     seed: int = 0
     workers: int = 1
+    known_file: Path | None = None
+    write_known_file: Path | None = None
     json_file: Path | None = None
     junit_file: Path | None = None
 
@@ -53,14 +63,19 @@ def verified(console: Console, request: Request) -> int:
         choices.known_devices(request.devices),
     )
     effort = Effort(request.seed, choices.known_tier(request.tier), request.examples or 0)
-    for path in (request.json_file, request.junit_file):
+    for path in (request.json_file, request.junit_file, request.write_known_file):
         if path is not None:
             check_writable(path)
+    entries = known_failures(request.known_file) if request.known_file else ()
+    seen: set[Entry] = set()
     loaded, skipped = _loaded(request)
     loaded = [t for t in loaded if _has_devices(t, selection, skipped, every=request.every)]
+    today = datetime.datetime.now(tz=datetime.UTC).date()
     runs, interrupted = [], False
     try:
-        for result in runs_of(loaded, selection, effort, request.workers):
+        for found in runs_of(loaded, selection, effort, request.workers):
+            result, matched = with_known(found, entries, selection, today)
+            seen |= matched
             if request.every:
                 print_failures(console, result)
                 if not result.outcomes:
@@ -74,10 +89,12 @@ def verified(console: Console, request: Request) -> int:
         # of several targets at a time: what is known by then is printed and written
         interrupted = True
         print_line(console, "Interrupted: this is what was known by then.", "yellow")
+    if not interrupted and runs:
+        runs[-1] = _with_problems(console, runs[-1], unmatched(entries, seen, selection))
     known = KNOWN_TO_FAIL if request.every else {}
     if len(runs) > 1 or skipped:
         print_comparison(console, runs, skipped, known)
-    _write(request, runs)
+    _write(request, runs, entries)
     return 2 if interrupted else _exit_status(runs, known)
 
 
@@ -112,7 +129,15 @@ def _has_devices(
     return True
 
 
-def _write(request: Request, runs: Sequence[Run]) -> None:
+def _with_problems(console: Console, result: Run, problems: tuple[str, ...]) -> Run:
+    """The last run, with entries that match nothing in any, which are told."""
+    print_problems(console, problems)
+    return replace(result, problems=(*result.problems, *problems))
+
+
+def _write(request: Request, runs: Sequence[Run], entries: Sequence[Entry]) -> None:
+    if request.write_known_file is not None:
+        written(request.write_known_file, known_text(runs, entries))
     if request.json_file is not None:
         objects: list[dict[str, Any]] = [as_json(result) for result in runs]
         single = len(request.targets) == 1
