@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec import gradients, handing, results
+from attnspec import gradients, handing, passes, results
 from attnspec.arrays import crossing
 from attnspec.declaration import limits_of
 from attnspec.handing import Handed, Latest
@@ -135,7 +135,8 @@ class Subject:
             grads = self._from_backward(own, inputs, tensors, above)
             given = gradients.unpacked(grads, self.row, [t.name for t in arguments])
         elif self.loaded.declaration.arrays == "torch":
-            given = self._graph(inputs, tensors, above)(False)
+            parts = [*self._differentiable(inputs, tensors), above.given, False]
+            given = self._guarded(gradients.differentiated, parts, {}, backward=True, counted=False)
         else:
             name = backward_name(self.component)
             raise gradients.Missing(f"gives no gradients: there is no function {name}")
@@ -152,33 +153,30 @@ class Subject:
 
     def pullback(
         self, inputs: Inputs, upstream: Array, wanted: tuple[str, ...]
-    ) -> Callable[[], dict[str, Array]]:
-        """The call, made now, and a function that gives the gradients of these arguments, by one
-        backward pass each time. The others need none. Raises Breach."""
+    ) -> passes.Own | passes.Graph:
+        """The call, made now, and its backward passes, which give the gradients of these
+        arguments. The others need none. Raises Breach."""
         own = backward_name(self.component) in self.functions
         if own or self.loaded.declaration.arrays != "torch":
-            return lambda: gradients.some(self.gradients(inputs, upstream), wanted)
+            return passes.Own(lambda: gradients.some(self.gradients(inputs, upstream), wanted))
         tensors = self._handed(inputs, None)
         above = self._placed("upstream", upstream, self.dtype, "contiguous")
         self.latest.tensors = [*tensors, above]
         self.diary.note_upstream(Upstream(upstream, "contiguous", own_backward=False))
-        passed = self._graph(inputs, tensors, above, wanted)
         arguments = [t for t in tensors if t.name in wanted]
 
-        def back() -> dict[str, Array]:
+        def taken(given: Callable[[], tuple[Any, ...]]) -> dict[str, Array]:
             with gradients.advised(self.loaded.declaration, self.component, self.functions):
-                return gradients.taken(passed(True), arguments, self._crossing, self.device)
+                return gradients.taken(given(), arguments, self._crossing, self.device)
 
-        return back
-
-    def _graph(
-        self, inputs: Inputs, tensors: list[Handed], above: Handed, wanted: tuple[str, ...] = ()
-    ) -> Callable[[bool], tuple[Any, ...]]:
-        """The call, and a backward pass of it by autograd, which may keep its graph."""
-        passed = *self._differentiable(inputs, tensors, wanted), above.given
-        return lambda kept: self._guarded(
-            gradients.differentiated, [*passed, kept], {}, backward=True, counted=False
-        )
+        return passes.Graph(
+            *self._differentiable(inputs, tensors, wanted), above.given,
+            lambda f, given: self._guarded(f, given, {}, backward=True, counted=False), taken,
+            lambda v: self._placed("direction", v, self.dtype, "contiguous").given,
+            lambda result: self._crossing.take(
+                result, results.due(self.row, inputs, self.dtype, self.device)[0]
+            ),
+        )  # fmt: skip
 
     def _differentiable(
         self, inputs: Inputs, tensors: list[Handed], wanted: tuple[str, ...] = ()

@@ -72,6 +72,21 @@ class Record:
     after: Array
 
 
+class Pullback(Protocol):
+    """The backward passes of one call."""
+
+    def __call__(self) -> dict[str, Array]:
+        """The gradients, by one pass each time."""
+
+    def accumulated(self) -> dict[str, Array]:
+        """What two passes add up to where gradients are accumulated."""
+
+    def derivative(self, direction: Array) -> Array:
+        """The derivative of the inner product of a direction and the gradient of the first wanted
+        argument, with respect to the upstream: that of the output along the direction. Raises
+        `Breach` of kind `declined` where gradients can't be differentiated."""
+
+
 class Implementation(Protocol):
     """One function of a target at one dtype and device, as a law sees it."""
 
@@ -112,11 +127,9 @@ class Implementation(Protocol):
         call. Raises `Breach` as a call does, and of kind `gradient` where one is missing or is
         of the wrong kind."""
 
-    def pullback(
-        self, inputs: Inputs, upstream: Array, wanted: tuple[str, ...]
-    ) -> Callable[[], dict[str, Array]]:
-        """Call it where only the arguments `wanted` need gradients; a function that gives these,
-        by one backward pass of that call each time."""
+    def pullback(self, inputs: Inputs, upstream: Array, wanted: tuple[str, ...]) -> Pullback:
+        """Call it where only the arguments `wanted` need gradients, which the backward passes of
+        that call give."""
 
     def held(self, inputs: Inputs) -> tuple[Array, Callable[[], Array]]:
         """Call it, and return its result beside a function that reads the very object that it

@@ -81,3 +81,63 @@ def test_a_function_for_gradients_gives_those_that_are_wanted() -> None:
     found = mine.pullback(call, UPSTREAM, ("k",))()
     assert list(found) == ["k"]
     assert np.array_equal(found["k"], call.arrays["k"])
+
+
+def test_two_passes_add_up_in_grad() -> None:
+    call = attention_call()
+    once = subject(attention, "attention").gradients(call, UPSTREAM)
+    found = subject(attention, "attention").pullback(call, UPSTREAM, ALL).accumulated()
+    assert all(np.array_equal(found[name], 2.0 * once[name]) for name in ALL)
+
+
+def test_the_derivative_of_a_gradient_is_the_outputs_along_a_direction() -> None:
+    """The output is linear in v: along a direction it is what it is of that in place of v."""
+    call = attention_call()
+    direction = np.cos(np.arange(call.arrays["v"].size)).reshape(call.arrays["v"].shape)
+    mine = subject(attention, "attention", dtype="float64")
+    call = attention_call("float64")
+    found = mine.pullback(call, UPSTREAM, ("v",)).derivative(direction)
+    right = mine(call.with_arrays(v=direction))
+    assert found.shape == right.shape
+    assert np.abs(found - right).max() <= 2.0**-48
+
+
+def test_gradients_that_have_none_are_declined() -> None:
+    def once(q: Any, k: Any, v: Any) -> Any:
+        return attention(Once.apply(q.detach()) + q - q.detach(), k, Fixed.apply(v))  # type: ignore[no-untyped-call]
+
+    pullback = subject(once, "attention").pullback(attention_call(), UPSTREAM, ("v",))
+    with pytest.raises(Breach, match="gradient") as caught:
+        pullback.derivative(np.ones((2, 1, 4, 5)))
+    assert caught.value.kind == "declined"
+
+
+class Fixed(torch.autograd.Function):
+    """The identity, whose gradient is given once only."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x.clone()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *upstream: Any) -> Any:
+        return upstream[0]
+
+
+def test_a_function_for_gradients_is_called_twice_where_they_add_up() -> None:
+    kept: list[Any] = []
+
+    def attention_backward(grad_out: Any, q: Any, k: Any, v: Any) -> Any:
+        kept.append(q)
+        return q, k, v * len(kept)
+
+    mine = subject(attention, "attention", others={"attention_backward": attention_backward})
+    call = attention_call()
+    passes = mine.pullback(call, UPSTREAM, ALL)
+    found = passes.accumulated()
+    assert np.array_equal(found["k"], 2.0 * call.arrays["k"])
+    assert np.array_equal(found["v"], 3.0 * call.arrays["v"])
+    with pytest.raises(Breach, match="nothing differentiates") as caught:
+        passes.derivative(call.arrays["v"])
+    assert caught.value.kind == "declined"
