@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from attnspec.driving import out_of_reach, scope_of
-from attnspec.judging import LawError, judged
+from attnspec.judging import Judgement, LawError, judged
 from attnspec.loading import Loaded, load
 from attnspec.message import summary
 from attnspec.oracle.components import COMPONENTS
@@ -50,6 +50,8 @@ TARGETS = (
 MAY_DECLINE = ("torch.sdpa_flash",)
 """Targets whose library has no kernel for some calls, and says so; what others decline is an
 alarm."""
+NOT_DEMANDED = "gradients_of_gradients"
+"""The law on what nobody promises: a kernel need not have a second backward pass."""
 EXAMPLES = 50_000
 DEMANDED_ALARMS = 0
 """A suite that complains about right code teaches its users to ignore it."""
@@ -112,6 +114,12 @@ def counted(task: Task) -> list[Count]:
     return [_counted(task, by_id[name], subject) for name in task.laws]
 
 
+def _is_free(law: Law, judgement: Judgement) -> bool:
+    """Whether a call was answered, and only its second backward pass declined."""
+    called = not str(judgement.breach).startswith("NotImplementedError")
+    return called and law.id.endswith(f".{NOT_DEMANDED}")
+
+
 def _counted(task: Task, law: Law, subject: Subject) -> Count:
     direction = "gradients" if law.gradients else "forward"
     count = Count(task.target, task.component, law.id, task.dtype, direction)
@@ -130,7 +138,7 @@ def _counted(task: Task, law: Law, subject: Subject) -> Count:
         if judgement.ratio is not None:
             count.compared += 1
             count.ratio = max(count.ratio, judgement.ratio)
-        if judgement.declined and task.target in MAY_DECLINE:
+        if judgement.declined and (task.target in MAY_DECLINE or _is_free(law, judgement)):
             count.declined += 1
         elif judgement.fails or judgement.declined:
             text = str(judgement.breach) if judgement.declined else summary(judgement)

@@ -13,6 +13,7 @@ import numpy as np
 
 from attnspec.oracle.attention import others
 from attnspec.oracle.attention_calls import changed
+from attnspec.oracle.attention_jacobians import along_values, head_or_query
 from attnspec.oracle.attention_values import attention, gradients, visible
 from attnspec.oracle.calls import close, same
 from attnspec.oracle.comparison import Comparison
@@ -174,9 +175,14 @@ LAWS: tuple[Law, ...] = (
                 "attention.gradient_overwrites_upstream",
                 "attention.gradient_overwrites_queries",
             ),
+            "gradients_accumulate": ("attention.gradient_added_to_grad",),
+            "gradients_of_gradients": ("attention.gradient_of_gradient_with_opposite_scores",),
+            "gradients_stay_apart": ("attention.gradient_carried_over",),
         },
         inputs="attention_gradients",
         others=others,
+        jacobians={"v": along_values},
+        parts=head_or_query,
         claims=(
             "attention.gradient_of_queries",
             "attention.gradient_of_keys",

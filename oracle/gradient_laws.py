@@ -13,34 +13,30 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.oracle import gradient_passes
 from attnspec.oracle.calls import Check, Oracle, Others, agree, close, same
 from attnspec.oracle.comparison import Comparison
-from attnspec.oracle.components import COMPONENTS
-from attnspec.oracle.expected import Expected
 from attnspec.oracle.family import REPEATED, UNIFORM, repeated
+from attnspec.oracle.gradient_passes import Gradients, Jacobians, Parts
+from attnspec.oracle.inner_products import paired, vanishing
 from attnspec.oracle.inputs import LAYOUTS, generator
 from attnspec.oracle.law import Breach, Implementation, Inputs, Law
-from attnspec.oracle.precision import snapped
-from attnspec.oracle.rounding import formed
+from attnspec.oracle.upstream import upstream_of
+
+__all__ = [
+    "Gradients",
+    "gradient_laws",
+    "leave_output",
+    "match_oracle",
+    "paired",
+    "repeatable",
+    "same_with_gradients",
+    "upstream_of",
+    "vanishing",
+    "zero_upstream",
+]
 
 Array = np.ndarray[Any, Any]
-Gradients = Callable[[Implementation, Inputs, Array], Mapping[str, Expected]]
-"""From a call and an upstream to the right gradient of each differentiable argument."""
-
-SIZES = (0, 0, 0, 1, -1, 2, -3)
-"""Exponents of two for the size of an upstream."""
-MEAN = 4.0
-"""What one upstream in five is shifted by: rows of dP whose mean is large cancel with it."""
-
-
-def upstream_of(inputs: Inputs, purpose: str = "upstream") -> Array:
-    """A drawn gradient of the result, in the dtype of the call."""
-    rng = generator(inputs, purpose)
-    values: Any = rng.standard_normal(COMPONENTS[inputs.component].result(inputs))
-    values = values * 2.0 ** SIZES[int(rng.integers(len(SIZES)))]
-    if rng.random() < 0.2:
-        values = values + MEAN
-    return snapped(values, inputs.dtype)
 
 
 def match_oracle(gradients: Gradients) -> Check:
@@ -191,38 +187,6 @@ def same_with_gradients(oracle: Oracle) -> Check:
     return check
 
 
-def paired(
-    what: str, left: tuple[Array, Array, Array], right: tuple[Array, Array, Array], keep: int
-) -> Comparison:
-    """Two inner products that must agree: each of a known factor, a result, and the result's
-    allowance, added up over all axes but the first `keep`. Formed in float64."""
-    sums, room = [], 0.0
-    with np.errstate(over="ignore", invalid="ignore"):
-        for known, result, allowance in (left, right):
-            axes = tuple(range(keep, known.ndim))
-            sums.append(np.sum(known * result, axis=axes))
-            size = np.sum(np.abs(known * result), axis=axes)
-            terms = int(np.prod(known.shape[keep:]))
-            room = room + np.sum(np.abs(known) * allowance, axis=axes) + formed(size, terms + 1)
-    return _where_known(what, sums[0], sums[1], np.asarray(room), "float64")
-
-
-def _where_known(
-    what: str, first: Array, second: Array, allowance: Array, dtype: str
-) -> Comparison:
-    """Two sides where something is known of both."""
-    known = np.isfinite(allowance)
-    return agree(what, first[known], second[known], allowance[known], dtype)
-
-
-def vanishing(what: str, values: Array, allowance: Array, axis: int, dtype: str) -> Comparison:
-    """A sum along an axis that must vanish: what is positive in it beside what is negative."""
-    positive = np.maximum(values, 0.0).sum(axis=axis)
-    negative = np.maximum(-values, 0.0).sum(axis=axis)
-    room = allowance.sum(axis=axis) + formed(positive + negative, values.shape[axis])
-    return _where_known(what, positive, negative, room, dtype)
-
-
 def gradient_laws(
     component: str,
     gradients: Gradients,
@@ -233,10 +197,20 @@ def gradient_laws(
     claims: tuple[str, ...],
     expands: Callable[[Inputs], bool] = _first_axis_repeats,
     others: Others = _no_others,
+    jacobians: Jacobians | None = None,
+    parts: Parts | None = None,
 ) -> tuple[Law, ...]:
     """The rows that every component with gradients has. `rejects` maps a law's last name to its
     faults; a law that it lacks is left out. `two_runs` is the family for the law that compares
-    two runs, whose allowances add up; `others` gives other legal calls of the same function."""
+    two runs, whose allowances add up; `others` gives other legal calls of the same function.
+    `jacobians` are the derivatives of the result along directions of some arguments, `parts` a
+    part of the result and what it does not depend on: the laws that use them need them."""
+    known = jacobians or {}
+
+    def part(implementation: Implementation, inputs: Inputs) -> gradient_passes.Part:
+        if parts is None:
+            raise TypeError(f"{component}: gradients_stay_apart needs parts")
+        return parts(implementation, inputs)
 
     def law(name: str, says: str, means: str, check: Check, **more: Any) -> Law:
         family = more.pop("inputs", inputs)
@@ -294,6 +268,36 @@ def gradient_laws(
             "a backward call changes nothing that it is given, and no later output",
             "the backward pass works in place, or leaves something behind",
             leave_output,
+        ),
+        "gradients_accumulate": lambda name: law(
+            name,
+            "two backward passes of one call add up to twice the gradient",
+            "a backward pass uses up what was saved, or adds to gradients that autograd adds up",
+            gradient_passes.accumulated(gradients),
+            kind="gradient",
+        ),
+        "gradients_along": lambda name: law(
+            name,
+            "the inner product of a gradient and a direction is that of the upstream and the "
+            "result's derivative along the direction",
+            "the backward pass is not the adjoint of the derivative",
+            gradient_passes.along(gradients, known),
+            kind="gradient",
+            claims=claims,
+        ),
+        "gradients_of_gradients": lambda name: law(
+            name,
+            "the derivative of a gradient by the upstream is the derivative of the result",
+            "a second backward pass is derived from something else than the first",
+            gradient_passes.of_gradients(known),
+            kind="gradient",
+            claims=claims,
+        ),
+        "gradients_stay_apart": lambda name: law(
+            name,
+            "what a part of the result does not depend on gets zeros from that part's upstream",
+            "the backward pass mixes what has nothing to do with each other, or keeps a buffer",
+            gradient_passes.stay_apart(gradients, part),
         ),
     }
     return tuple(row(name) for name, row in rows.items() if name in rejects)

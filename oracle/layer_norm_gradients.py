@@ -16,6 +16,7 @@ from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.gradient_laws import gradient_laws, paired, upstream_of, vanishing
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs, Law
+from attnspec.oracle.layer_norm_jacobians import JACOBIANS, row
 from attnspec.oracle.layer_norm_values import (
     centred,
     eps_of,
@@ -140,11 +141,20 @@ LAWS: tuple[Law, ...] = (
             "gradients_of_some": ("layer_norm.gradient_of_weight_only_with_x",),
             "gradients_between_calls": ("layer_norm.gradient_saved_in_one_buffer",),
             "gradient_leaves_output": ("layer_norm.gradient_overwrites_upstream",),
+            "gradients_accumulate": ("layer_norm.gradient_added_to_grad",),
+            "gradients_along": (
+                "layer_norm.gradient_unweighted",
+                "layer_norm.gradient_without_variance",
+            ),
+            "gradients_of_gradients": ("layer_norm.gradient_of_gradient_without_gain",),
+            "gradients_stay_apart": ("layer_norm.gradient_carried_over",),
         },
         inputs="layer_norm_gradients",
         claims=("layer_norm.definition",),
         expands=_repeats,
         others=others,
+        jacobians=JACOBIANS,
+        parts=row,
     ),
     _law(
         "gradient_rows_vanish",

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from attnspec.oracle import calls
-from attnspec.oracle.calls import same
+from attnspec.oracle.calls import close, same
 from attnspec.oracle.comparison import Comparison
+from attnspec.oracle.expected import Expected
 from attnspec.oracle.gradient_laws import gradient_laws, upstream_of
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs, Kind, Law
 from attnspec.oracle.learned_positions_values import learned_positions, readers, table_gradient
+from attnspec.oracle.precision import FORMATS
 
 Array = np.ndarray[Any, Any]
 
@@ -77,6 +79,24 @@ def gradient_of_unread_rows(implementation: Implementation, inputs: Inputs) -> l
     actual = implementation.gradients(inputs, upstream_of(inputs))["table"][unread]
     what = "gradient of rows that no token read"
     return [same(what, actual, np.zeros_like(actual), implementation.dtype)]
+
+
+def along(implementation: Implementation, inputs: Inputs, direction: Array) -> Expected:
+    """Rows are read, so that the derivative along a direction of the table is what is read in it:
+    to the bit."""
+    return learned_positions(implementation, inputs.with_arrays(table=direction))
+
+
+def long_sums(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """From the first token of every row an upstream so large that half precision holds no 1 beside
+    it, from the others ones, which are counted all the same."""
+    positions, width = inputs.arrays["positions"], FORMATS[inputs.dtype].width
+    upstream = np.ones((len(positions), inputs.arrays["table"].shape[1]))
+    _, first = np.unique(positions, return_index=True)
+    upstream[first] = 2.0**width if width < FORMATS["float32"].width else 1.0
+    actual = implementation.gradients(inputs, upstream)["table"]
+    right = table_gradient(implementation, inputs, upstream)["table"]
+    return [close("gradient of the table, a long sum", actual, right, implementation.dtype)]
 
 
 def others(implementation: Implementation, inputs: Inputs) -> list[Inputs]:
@@ -184,10 +204,19 @@ LAWS: tuple[Law, ...] = (
             ),
             "zero_upstream": ("learned_positions.gradient_decayed",),
             "gradients_of_views": ("learned_positions.gradient_upstream_as_contiguous",),
+            "gradients_between_calls": ("learned_positions.gradient_of_latest_call",),
             "gradient_leaves_output": ("learned_positions.gradient_overwrites_upstream",),
+            "gradients_accumulate": ("learned_positions.gradient_added_to_grad",),
+            "gradients_along": (
+                "learned_positions.gradient_of_first_row_zero",
+                "learned_positions.gradient_by_index",
+            ),
+            "gradients_of_gradients": ("learned_positions.gradient_of_gradient_rows_reversed",),
         },
         inputs="learned_positions",
         claims=("learned_positions.table_gradient",),
+        others=others,
+        jacobians={"table": along},
     ),
     _law(
         "gradient_counts_readers",
@@ -215,6 +244,17 @@ LAWS: tuple[Law, ...] = (
             "learned_positions.gradient_by_index",
             "learned_positions.gradient_on_every_row",
         ),
+        gradients=True,
+    ),
+    _law(
+        "gradients_long_sums",
+        "the gradient of a row adds up over all tokens that read it, large terms and small",
+        "a sum over tokens is kept in half precision, where it stops growing",
+        "gradient",
+        long_sums,
+        inputs="learned_positions_repeated",
+        claims=("learned_positions.table_gradient",),
+        rejects=("learned_positions.gradient_summed_in_storage",),
         gradients=True,
     ),
 )

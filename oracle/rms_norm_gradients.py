@@ -21,10 +21,12 @@ from attnspec.oracle.gradient_laws import (
 )
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs, Kind, Law
+from attnspec.oracle.layer_norm_jacobians import row
 from attnspec.oracle.layer_norm_values import one_row
 from attnspec.oracle.norm_rows import as_rows
 from attnspec.oracle.precision import FORMATS
 from attnspec.oracle.rms_norm import others
+from attnspec.oracle.rms_norm_jacobians import JACOBIANS
 from attnspec.oracle.rms_norm_values import gain, gradients, rms_norm
 from attnspec.oracle.rounding import formed
 
@@ -124,9 +126,18 @@ LAWS: tuple[Law, ...] = (
             "gradients_of_some": ("rms_norm.gradient_of_weight_only_with_x",),
             "gradients_between_calls": ("rms_norm.gradient_factor_of_latest_call",),
             "gradient_leaves_output": ("rms_norm.gradient_overwrites_upstream",),
+            "gradients_accumulate": ("rms_norm.gradient_added_to_grad",),
+            "gradients_along": (
+                "rms_norm.gradient_without_gain",
+                "rms_norm.gradient_without_row_term",
+            ),
+            "gradients_of_gradients": ("rms_norm.gradient_of_gradient_without_gain",),
+            "gradients_stay_apart": ("rms_norm.gradient_carried_over",),
         },
         inputs="rms_norm_gradients",
         others=others,
+        jacobians=JACOBIANS,
+        parts=row,
         claims=("rms_norm.definition",),
     ),
     _law(

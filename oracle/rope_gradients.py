@@ -10,11 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.oracle import rope as turning
+from attnspec.oracle import rope_apply as applied
+from attnspec.oracle.calls import close, same
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.expected import Expected, expected_gradients
 from attnspec.oracle.gradient_laws import gradient_laws, paired, upstream_of
+from attnspec.oracle.gradient_passes import Along, Part, along_axis, index_of, one_of_axis
 from attnspec.oracle.law import Implementation, Inputs, Law
+from attnspec.oracle.precision import FORMATS, snapped
 from attnspec.oracle.rope_values import call_of_rope, call_of_rope_apply, rope, rope_apply
+from attnspec.oracle.rope_values import paired as paired_channels
 
 Array = np.ndarray[Any, Any]
 
@@ -41,6 +47,66 @@ def rope_apply_gradients(
     )
     given = inputs.arrays
     return {n: r.reshaped(given[n].shape) for n, r in zip(names, right, strict=True)}
+
+
+def along_x(implementation: Implementation, inputs: Inputs, direction: Array) -> Expected:
+    """A rotation is linear: its derivative along a direction is the direction, turned."""
+    return rope(implementation, inputs, direction)
+
+
+def along_each(name: str) -> Along:
+    """rope_apply is linear in x, and in both tables at once."""
+
+    def along(implementation: Implementation, inputs: Inputs, direction: Array) -> Expected:
+        given = inputs.arrays
+        nothing = {} if name == "x" else {n: np.zeros_like(given[n]) for n in ("cos", "sin")}
+        moved = inputs.with_arrays(**{**nothing, name: direction})
+        return rope_apply(implementation, moved)
+
+    return along
+
+
+def vector(implementation: Implementation, inputs: Inputs) -> Part:
+    """One batch entry, head or position, and the entries of x that it does not depend on."""
+    shape = inputs.arrays["x"].shape
+    at, others = one_of_axis(inputs, shape, (0, 1, 2))
+    return index_of(others, at), {"x": along_axis(others, at, shape)}
+
+
+def vector_and_tables(implementation: Implementation, inputs: Inputs) -> Part:
+    """The same, and the entries of the tables, which heads share, and batch entries may."""
+    shape, table = inputs.arrays["x"].shape, inputs.arrays["cos"].shape
+    at, others = one_of_axis(inputs, shape, (0, 1, 2))
+    found = {"x": along_axis(others, at, shape)}
+    own = {0: 0, 2: 1} if len(table) == 3 else {2: 0}
+    if at in own:
+        found |= {name: along_axis(others, own[at], table) for name in ("cos", "sin")}
+    return index_of(others, at), found
+
+
+def long_sums(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """Vectors of ones, and from the first head an upstream so large that half precision holds no 1
+    beside it, from the others ones: a table's gradient counts the heads all the same. Whole
+    numbers, whose sums are exact in any order where sums are promised in float32."""
+    x, wide = inputs.arrays["x"], FORMATS["float32"].width
+    width = FORMATS[inputs.dtype].width
+    upstream = np.ones_like(x)
+    upstream[:, :1] = 2.0**width if width < wide else 1.0
+    call = inputs.with_arrays(x=np.zeros_like(x))
+    paired_channels(implementation, call.arrays["x"], x.shape[-1])[0][...] = 1.0
+    actual = implementation.gradients(call, upstream, layout="contiguous")
+    right = rope_apply_gradients(implementation, call, upstream)
+    places = (implementation.contract.format(place) for place in ("accumulate", "reductions"))
+    exact, found = all(place.width >= wide for place in places), []
+    for name in ("cos", "sin"):
+        what, dtype = f"gradient of {name}, a sum over heads", implementation.dtype
+        whole = snapped(right[name].value, dtype)
+        found.append(
+            same(what, actual[name], whole, dtype)
+            if exact
+            else close(what, actual[name], right[name], dtype)
+        )
+    return found
 
 
 def rope_adjoint(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
@@ -89,9 +155,16 @@ LAWS: tuple[Law, ...] = (
             ),
             "zero_upstream": ("rope.gradient_upstream_ignored",),
             "gradients_of_views": ("rope.gradient_upstream_as_contiguous",),
+            "gradients_between_calls": ("rope.gradient_of_latest_call",),
             "gradient_leaves_output": ("rope.gradient_overwrites_upstream",),
+            "gradients_accumulate": ("rope.gradient_added_to_grad",),
+            "gradients_of_gradients": ("rope.gradient_of_gradient_turned_back",),
+            "gradients_stay_apart": ("rope.gradient_carried_over",),
         },
         inputs="rope",
+        others=turning.others,
+        jacobians={"x": along_x},
+        parts=vector,
         two_runs="rope_pairs",
         claims=("rope.gradient_is_opposite_rotation",),
     ),
@@ -126,9 +199,17 @@ LAWS: tuple[Law, ...] = (
             ),
             "zero_upstream": ("rope_apply.gradient_upstream_ignored",),
             "gradients_of_views": ("rope_apply.gradient_upstream_as_contiguous",),
+            "gradients_of_some": ("rope_apply.gradient_of_tables_with_x",),
+            "gradients_between_calls": ("rope_apply.gradient_of_latest_call",),
             "gradient_leaves_output": ("rope_apply.gradient_overwrites_upstream",),
+            "gradients_accumulate": ("rope_apply.gradient_added_to_grad",),
+            "gradients_of_gradients": ("rope_apply.gradient_of_gradient_turned_back",),
+            "gradients_stay_apart": ("rope_apply.gradient_carried_over",),
         },
         inputs="rope_apply",
+        others=applied.others,
+        jacobians={name: along_each(name) for name in ("x", "cos", "sin")},
+        parts=vector_and_tables,
         claims=("rope_apply.gradient_of_tables",),
     ),
     Law(
@@ -142,6 +223,18 @@ LAWS: tuple[Law, ...] = (
         inputs="rope_apply",
         claims=("rope_apply.gradient_of_tables",),
         rejects=("rope_apply.gradient_same_direction",),
+        gradients=True,
+    ),
+    Law(
+        "rope_apply.gradients_long_sums",
+        "rope_apply",
+        "the gradients of the tables add up over all heads that share them, large terms and small",
+        "a sum over heads is kept in half precision, where it stops growing",
+        "gradient",
+        long_sums,
+        inputs="rope_apply",
+        claims=("rope_apply.gradient_of_tables",),
+        rejects=("rope_apply.gradient_of_tables_in_storage",),
         gradients=True,
     ),
 )

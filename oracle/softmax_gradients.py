@@ -13,8 +13,9 @@ from attnspec.oracle.calls import close, same
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.expected import Expected, expected_gradients
 from attnspec.oracle.gradient_laws import gradient_laws, upstream_of, vanishing
+from attnspec.oracle.gradient_passes import Part, along_axis, index_of, one_of_axis
 from attnspec.oracle.law import Implementation, Inputs, Law
-from attnspec.oracle.softmax import axis
+from attnspec.oracle.softmax import axis, others
 from attnspec.spec.softmax_definition import DEFINITION
 
 Array = np.ndarray[Any, Any]
@@ -35,6 +36,21 @@ def gradients(
         implementation.contract,
     )
     return {"x": right.reshaped(moved.shape).moved(-1, dim % x.ndim)}
+
+
+def along(implementation: Implementation, inputs: Inputs, direction: Array) -> Expected:
+    """The derivative of the weights along a direction: the Jacobian is its own adjoint."""
+    return gradients(implementation, inputs, direction)["x"]
+
+
+def row(implementation: Implementation, inputs: Inputs) -> Part:
+    """One place of an axis other than that of the sum, and what it does not depend on."""
+    shape, dim = inputs.arrays["x"].shape, axis(inputs) % inputs.arrays["x"].ndim
+    axes = tuple(at for at in range(len(shape)) if at != dim)
+    if not axes:
+        return (), {}
+    at, rest = one_of_axis(inputs, shape, axes)
+    return index_of(rest, at), {"x": along_axis(rest, at, shape)}
 
 
 def rows_vanish(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
@@ -74,6 +90,11 @@ LAWS: tuple[Law, ...] = (
                 "softmax.gradient_accumulates",
             ),
             "zero_upstream": ("softmax.gradient_upstream_ignored",),
+            "gradients_between_calls": ("softmax.gradient_of_latest_call",),
+            "gradients_accumulate": ("softmax.gradient_added_to_grad",),
+            "gradients_along": ("softmax.gradient_doubled", "softmax.gradient_of_numerators"),
+            "gradients_of_gradients": ("softmax.gradient_of_gradient_without_row_term",),
+            "gradients_stay_apart": ("softmax.gradient_carried_over",),
             "gradient_leaves_output": ("softmax.gradient_overwrites_upstream",),
             "gradients_of_views": (
                 "softmax.gradient_upstream_as_contiguous",
@@ -83,6 +104,9 @@ LAWS: tuple[Law, ...] = (
         inputs="softmax_gradients",
         claims=("softmax.gradient",),
         expands=lambda inputs: axis(inputs) % inputs.arrays["x"].ndim != 0,
+        others=others,
+        jacobians={"x": along},
+        parts=row,
     ),
     Law(
         "softmax.gradient_at_minus_infinity",

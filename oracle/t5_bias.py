@@ -11,10 +11,12 @@ from attnspec.oracle import calls
 from attnspec.oracle.gradient_laws import gradient_laws
 from attnspec.oracle.law import Kind, Law
 from attnspec.oracle.t5_bias_checks import (
+    along,
     decode_row,
     gradient_counts,
     gradients_adjoint,
     head_alone,
+    long_sums,
     numbers_of_buckets,
     of_displacement,
     others,
@@ -139,10 +141,13 @@ LAWS: tuple[Law, ...] = (
             "gradients_of_views": ("t5_bias.gradient_upstream_as_contiguous",),
             "gradients_between_calls": ("t5_bias.gradient_of_latest_call",),
             "gradient_leaves_output": ("t5_bias.gradient_overwrites_upstream",),
+            "gradients_accumulate": ("t5_bias.gradient_added_to_grad",),
+            "gradients_of_gradients": ("t5_bias.gradient_of_gradient_heads_reversed",),
         },
         inputs="t5_bias",
         claims=("t5_bias.definition",),
         others=others,
+        jacobians={"table": along},
     ),
     _law(
         "gradient_counts",
@@ -179,6 +184,16 @@ LAWS: tuple[Law, ...] = (
             "t5_bias.gradient_of_first_row_zero",
             "t5_bias.gradient_heads_reversed",
         ),
+        gradients=True,
+    ),
+    _law(
+        "gradients_long_sums",
+        "an entry's gradient adds up over all pairs that read it, large terms and small",
+        "a sum over pairs is kept in half precision, where it stops growing",
+        "gradient",
+        long_sums,
+        claims=("t5_bias.definition",),
+        rejects=("t5_bias.gradient_summed_in_storage",),
         gradients=True,
     ),
 )

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.oracle.calls import same, same_where
+from attnspec.oracle.calls import close, same, same_where
 from attnspec.oracle.comparison import Comparison
+from attnspec.oracle.expected import Expected
 from attnspec.oracle.gradient_laws import paired, upstream_of
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs
@@ -123,6 +124,26 @@ def unread_rows_get_none(implementation: Implementation, inputs: Inputs) -> list
     actual = implementation.gradients(inputs, upstream_of(inputs))["table"][unread]
     what = "gradient of rows that no pair reads"
     return [same(what, actual, np.zeros(actual.shape), implementation.dtype)]
+
+
+def long_sums(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """From the first pair of every bucket an upstream so large that half precision holds no 1
+    beside it, from the others ones, which are counted all the same."""
+    least, _ = bucket_range(displacements(inputs), setting_of(inputs))
+    width = FORMATS[implementation.dtype].width
+    upstream = np.ones((inputs.arrays["table"].shape[1], *least.shape))
+    _, first = np.unique(least, return_index=True)
+    large = 2.0**width if width < FORMATS["float32"].width else 1.0
+    upstream.reshape(len(upstream), -1)[:, first] = large
+    actual = implementation.gradients(inputs, upstream)["table"]
+    right = bias_gradients(implementation, inputs, upstream)["table"]
+    return [close("gradient of the table, a long sum", actual, right, implementation.dtype)]
+
+
+def along(implementation: Implementation, inputs: Inputs, direction: Array) -> Expected:
+    """Entries are read, so that the derivative along a direction of the table is what is read in
+    it."""
+    return bias(implementation, inputs.with_arrays(table=direction))
 
 
 def gradients_adjoint(implementation: Implementation, inputs: Inputs) -> list[Comparison]:

@@ -258,3 +258,12 @@ def test_one_core_is_used_and_the_others_given_back() -> None:
     with speed.one_core():
         assert len(os.sched_getaffinity(0)) == torch.get_num_threads() == 1
     assert (os.sched_getaffinity(0), torch.get_num_threads()) == (before, threads)
+
+
+def test_a_second_backward_pass_may_be_declined(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = load("torch.sdpa_flash")
+    monkeypatch.setattr(alarms, "loaded_once", lambda _: loaded)
+    monkeypatch.setattr(alarms, "MAY_DECLINE", ())
+    laws = ("attention.gradients_of_gradients",)
+    (count,) = alarms.counted(alarms.Task("torch.sdpa_flash", "attention", "float32", laws, 5, 0))
+    assert (count.declined, count.alarms) == (5, 0)

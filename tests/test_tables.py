@@ -26,7 +26,7 @@ FOLDERS = ("spec", "oracle", "impls", "impls/faults")
 FILES = {"rope_apply": "rope"}
 """Components that live in another one's files."""
 
-SHARED = {"__init__", "fault", "table", "views"}
+SHARED = {"__init__", "fault", "passes", "table", "views"}
 """Files in impls/ and impls/faults/ that belong to no component: records, and faults that any
 component can have. The others are called after a component, or after one and a subject."""
 
