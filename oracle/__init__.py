@@ -10,6 +10,7 @@ from attnspec.oracle import (
     layer_norm,
     layer_norm_gradients,
     learned_positions,
+    mla,
     rms_norm,
     rms_norm_gradients,
     rope,
@@ -43,6 +44,7 @@ LAWS: tuple[Law, ...] = (
     *layer_norm_gradients.LAWS,
     *rms_norm.LAWS,
     *rms_norm_gradients.LAWS,
+    *mla.LAWS,
 )
 """Every law, component by component."""
 

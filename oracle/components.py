@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attnspec.oracle.component import Also, Component
+from attnspec.oracle.component import Also, Bundle, Component
 from attnspec.oracle.law import Inputs
 
 
@@ -44,6 +44,27 @@ def _log_sum_exp(inputs: Inputs) -> tuple[Also, ...]:
     if not inputs.options.get("return_lse"):
         return ()
     return (Also("lse", tuple(inputs.arrays["q"].shape[:3])),)
+
+
+_MLA_WEIGHTS: Mapping[str, str] = {
+    "w_dq": "m r", "w_uq": "r h*d", "w_qr": "r h*p", "w_dkv": "m c", "w_uk": "c h*d",
+    "w_uv": "c h*e", "w_kr": "m p", "w_o": "h*e m",
+}  # fmt: skip
+
+
+def _mla(name: str) -> Component:
+    return Component(
+        name=name,
+        arguments={"x": "b n m", **_MLA_WEIGHTS},
+        options=("n_heads", "causal", "rope_base"),
+        integers=(),
+        result=_shape_of_x,
+        first="x",
+        differentiable=("x", *_MLA_WEIGHTS),
+        bundles={"weights": Bundle(tuple(_MLA_WEIGHTS))},
+        required=("n_heads",),
+        heads={"h": "n_heads"},
+    )
 
 
 COMPONENTS: Mapping[str, Component] = {
@@ -165,6 +186,8 @@ COMPONENTS: Mapping[str, Component] = {
         first="",
         differentiable=(),
     ),
+    "mla": _mla("mla"),
+    "mla_absorbed": _mla("mla_absorbed"),
 }
 
 CONTRACT = (

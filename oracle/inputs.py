@@ -23,6 +23,7 @@ from attnspec.oracle import (
     alibi_inputs,
     layer_norm_inputs,
     learned_positions_inputs,
+    mla_inputs,
     rms_norm_inputs,
     rope_streams_inputs,
     sinusoidal_inputs,
@@ -56,6 +57,7 @@ _ALL = (
     *rope_streams_inputs.FAMILIES,
     *layer_norm_inputs.FAMILIES,
     *rms_norm_inputs.FAMILIES,
+    *mla_inputs.FAMILIES,
 )
 
 FAMILIES: Mapping[str, Family] = {family.name: family for family in _ALL}

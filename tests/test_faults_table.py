@@ -6,7 +6,7 @@ import importlib
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -16,10 +16,11 @@ from torch import Tensor
 from attnspec.impls import rope
 from attnspec.impls.faults.fault import Fault
 from attnspec.impls.faults.table import FAULTS, fault
+from attnspec.oracle.component import Component
 from attnspec.oracle.components import COMPONENTS
 from attnspec.target import DTYPES
 
-FILES = {"rope_apply": "rope"}
+FILES = {"rope_apply": "rope", "mla_absorbed": "mla"}
 """Components that live in another one's file."""
 
 every_fault = pytest.mark.parametrize("wrong", FAULTS, ids=lambda wrong: wrong.id)
@@ -30,6 +31,22 @@ def reference(component: str) -> Callable[..., Any]:
     module = importlib.import_module(f"attnspec.impls.{FILES.get(component, component)}")
     function: Callable[..., Any] = getattr(module, component)
     return function
+
+
+KEYWORDS: Mapping[str, Mapping[str, Any]] = {"mla": {"n_heads": 2}, "mla_absorbed": {"n_heads": 2}}
+"""Options without which there is no call."""
+
+
+def latent_weights(dtype: torch.dtype) -> dict[str, Tensor]:
+    """Of 4 channels, latents of 3 and 5, two heads of 3, 2 and 4 channels."""
+    shapes = {
+        "w_dq": (4, 3), "w_uq": (3, 6), "w_qr": (3, 8), "w_dkv": (4, 5), "w_uk": (5, 6),
+        "w_uv": (5, 4), "w_kr": (4, 4), "w_o": (4, 4),
+    }  # fmt: skip
+    return {
+        name: torch.linspace(-1.0, 1.5, rows * columns).sin().reshape(rows, columns).to(dtype)
+        for name, (rows, columns) in shapes.items()
+    }
 
 
 def call(component: str, dtype: torch.dtype) -> tuple[Any, ...]:
@@ -52,6 +69,8 @@ def call(component: str, dtype: torch.dtype) -> tuple[Any, ...]:
         "rope_apply": (x, angles.cos().to(dtype), angles.sin().to(dtype)),
         "layer_norm": (x,),
         "rms_norm": (x,),
+        "mla": (x[:, 0], latent_weights(dtype)),
+        "mla_absorbed": (x[:, 0], latent_weights(dtype)),
     }[component]
 
 
@@ -95,7 +114,9 @@ def test_gives_a_function_that_runs(wrong: Fault, name: str) -> None:
         *inspect.signature(reference(wrong.component)).parameters
     ]
     arguments = call(wrong.component, getattr(torch, name))
-    assert function(*arguments).shape == reference(wrong.component)(*arguments).shape
+    keywords = KEYWORDS.get(wrong.component, {})
+    found = function(*arguments, **keywords)
+    assert found.shape == reference(wrong.component)(*arguments, **keywords).shape
 
 
 def flat(result: Any) -> Tensor:
@@ -104,13 +125,32 @@ def flat(result: Any) -> Tensor:
     return torch.cat([part.detach().double().reshape(-1) for part in parts])
 
 
+def copied(argument: Any) -> Any:
+    """The same argument elsewhere in memory."""
+    if isinstance(argument, dict):
+        return {name: copied(value) for name, value in argument.items()}
+    if isinstance(argument, tuple):
+        return tuple(map(copied, argument))
+    return argument.clone() if isinstance(argument, Tensor) else argument
+
+
+def leaves(name: str, argument: Any, row: Component) -> Any:
+    """The argument, of which gradients may be asked."""
+    if name in row.bundles:
+        bundle = row.bundles[name]
+        parts = argument if bundle.keyed else dict(zip(bundle.arrays, argument, strict=True))
+        made = {key: leaves(key, value, row) for key, value in parts.items()}
+        return made if bundle.keyed else tuple(made.values())
+    return argument.clone().requires_grad_() if name in row.differentiable else argument
+
+
 @every_fault
 def test_starts_without_memory(wrong: Fault) -> None:
     arguments = call(wrong.component, torch.float32)
     results = []
     for _ in range(2):
         function = wrong.functions()[wrong.component]
-        results.append(function(*(a.clone() if isinstance(a, Tensor) else a for a in arguments)))
+        results.append(function(*map(copied, arguments), **KEYWORDS.get(wrong.component, {})))
     first, second = (flat(result) for result in results)
     assert torch.equal(first.nan_to_num(), second.nan_to_num())
     assert torch.equal(first.isnan(), second.isnan())
@@ -122,11 +162,11 @@ def test_starts_without_memory(wrong: Fault) -> None:
 def test_gradient_flows(wrong: Fault) -> None:
     row = COMPONENTS[wrong.component]
     arguments = [
-        a.clone().requires_grad_() if name in row.differentiable else a
-        for name, a in zip(row.arguments, call(wrong.component, torch.float64), strict=False)
+        leaves(name, a, row)
+        for name, a in zip(row.positional, call(wrong.component, torch.float64), strict=True)
     ]
-    numbers = call(wrong.component, torch.float64)[len(arguments) :]
-    assert wrong.functions()[wrong.component](*arguments, *numbers).requires_grad
+    keywords = KEYWORDS.get(wrong.component, {})
+    assert wrong.functions()[wrong.component](*arguments, **keywords).requires_grad
 
 
 def test_found_by_id() -> None:

@@ -155,7 +155,8 @@ def test_options_only_if_accepted(family: str, accepts: frozenset[str]) -> None:
         assert any(option in says for option in {*row.options} - accepts)
         return
     for inputs in draws(family, 50, accepts=accepts):
-        assert {*inputs.options, *(n for n in row.keywords if n in inputs.arrays)} <= accepts
+        given = {*inputs.options, *(n for n in row.keywords if n in inputs.arrays)}
+        assert given <= accepts | {*row.required}
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from attnspec.spec.claim import Claim
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("spec", "oracle", "impls", "impls/faults")
-FILES = {"rope_apply": "rope"}
+FILES = {"rope_apply": "rope", "mla_absorbed": "mla"}
 """Components that live in another one's files."""
 
 SHARED = {"__init__", "fault", "passes", "table", "views"}

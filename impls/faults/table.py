@@ -36,6 +36,8 @@ from attnspec.impls.faults import (
     learned_positions,
     learned_positions_gradient_passes,
     learned_positions_gradients,
+    mla,
+    mla_absorbed,
     rms_norm,
     rms_norm_gain,
     rms_norm_gradient_passes,
@@ -133,6 +135,8 @@ FAULTS: tuple[Fault, ...] = (
     *attention_gradient_storage.FAULTS,
     *attention_gradient_memory.FAULTS,
     *attention_gradient_passes.FAULTS,
+    *mla.FAULTS,
+    *mla_absorbed.FAULTS,
 )
 
 
