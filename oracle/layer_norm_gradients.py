@@ -150,7 +150,7 @@ LAWS: tuple[Law, ...] = (
             "gradients_stay_apart": ("layer_norm.gradient_carried_over",),
         },
         inputs="layer_norm_gradients",
-        claims=("layer_norm.definition",),
+        claims=("layer_norm.gradient", "layer_norm.gradient_of_affine"),
         expands=_repeats,
         others=others,
         jacobians=JACOBIANS,
@@ -161,7 +161,7 @@ LAWS: tuple[Law, ...] = (
         "the gradient of a row adds up to 0",
         "the mean of the row's gradient is not subtracted, or is that of another row",
         sums_vanish,
-        claims=("layer_norm.invariances",),
+        claims=("layer_norm.gradient_rows_vanish",),
         rejects=(
             "layer_norm.gradient_without_mean",
             "layer_norm.gradient_mean_twice",
@@ -190,7 +190,7 @@ LAWS: tuple[Law, ...] = (
         affine_adjoint,
         inputs="layer_norm_many_rows",
         options=("weight", "bias"),
-        claims=("layer_norm.definition",),
+        claims=("layer_norm.gradient_of_affine",),
         rejects=(
             "layer_norm.gradient_of_weight_by_input",
             "layer_norm.gradient_of_weight_by_weight",
@@ -204,7 +204,7 @@ LAWS: tuple[Law, ...] = (
         sums_over_rows,
         inputs="layer_norm_many_rows",
         options=("weight", "bias"),
-        claims=("layer_norm.definition",),
+        claims=("layer_norm.gradient_of_affine",),
         rejects=(
             "layer_norm.gradient_of_first_entry",
             "layer_norm.gradient_mean_over_rows",

@@ -138,7 +138,7 @@ LAWS: tuple[Law, ...] = (
         others=others,
         jacobians=JACOBIANS,
         parts=row,
-        claims=("rms_norm.definition",),
+        claims=("rms_norm.gradient", "rms_norm.gradient_of_weight"),
     ),
     _law(
         "gradients_at_eps",
@@ -156,7 +156,7 @@ LAWS: tuple[Law, ...] = (
         "the term x_hat mean(g x_hat) is missing, or has another factor or another row's mean",
         "gradient",
         orthogonal_to_x,
-        claims=("rms_norm.definition",),
+        claims=("rms_norm.gradient_orthogonal_to_x",),
         rejects=(
             "rms_norm.gradient_without_row_term",
             "rms_norm.gradient_sum_for_mean",
@@ -182,7 +182,7 @@ LAWS: tuple[Law, ...] = (
         "gradient",
         weight_adjoint,
         inputs="_weighted",
-        claims=("rms_norm.definition",),
+        claims=("rms_norm.gradient_of_weight",),
         rejects=("rms_norm.gradient_of_weight_from_x", "rms_norm.gradient_of_weight_from_result"),
     ),
     _law(
@@ -192,7 +192,7 @@ LAWS: tuple[Law, ...] = (
         "gradient",
         weight_counts_rows,
         inputs="_many",
-        claims=("rms_norm.definition",),
+        claims=("rms_norm.gradient_of_weight",),
         rejects=(
             "rms_norm.gradient_of_weight_mean",
             "rms_norm.gradient_of_weight_in_storage",

@@ -102,7 +102,7 @@ LAWS: tuple[Law, ...] = (
             ),
         },
         inputs="softmax_gradients",
-        claims=("softmax.gradient",),
+        claims=("softmax.gradient", "softmax.derivative_is_its_own_adjoint"),
         expands=lambda inputs: axis(inputs) % inputs.arrays["x"].ndim != 0,
         others=others,
         jacobians={"x": along},

@@ -52,6 +52,7 @@ from attnspec.spec import (
     multi_head_attention_blocks,
     multi_head_attention_heads,
     multi_head_attention_listing,
+    norm_gradients,
     norm_invariances,
     quantize_int8,
     residual_block,
@@ -79,6 +80,7 @@ from attnspec.spec import (
     softmax_scaling,
     sparse_attention,
     t5_bias,
+    t5_bias_gradients,
     t5_bucket,
     transformer_layer,
     window,
@@ -152,6 +154,7 @@ CLAIMS: tuple[Claim, ...] = (
     + sinusoidal_smoothness.CLAIMS
     + t5_bucket.CLAIMS
     + t5_bias.CLAIMS
+    + t5_bias_gradients.CLAIMS
     + alibi_slopes.CLAIMS
     + alibi_bias.CLAIMS
     + alibi_bias_weights.CLAIMS
@@ -159,6 +162,7 @@ CLAIMS: tuple[Claim, ...] = (
     + layer_norm_tokens.CLAIMS
     + rms_norm.CLAIMS
     + norm_invariances.CLAIMS
+    + norm_gradients.CLAIMS
     + residual_block.CLAIMS
     + transformer_layer.CLAIMS
     + mla_costs.CLAIMS

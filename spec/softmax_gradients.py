@@ -23,6 +23,7 @@ from attnspec.spec.softmax_definition import DEFINITION
 
 _CLOSED = softmax()
 _x, _upstream = _CLOSED.arrays
+_moved = sp.Symbol("k_1", integer=True, nonnegative=True)
 
 
 def _loss() -> sp.Expr:
@@ -48,6 +49,18 @@ def _shift() -> tuple[Step, ...]:
         ),
         *_gradient(),
     )
+
+
+def _own_adjoint() -> tuple[Step, ...]:
+    row, column = places(_CLOSED).values()
+    size = ranges(_CLOSED)[column]
+    axes = [axis for axis, _ in DEFINITION.axes]
+    weight = DEFINITION.expression.xreplace({DEFINITION.arrays[0]: _x})
+    here = plain(weight, _x).xreplace(dict(zip(axes, (row, column), strict=True)))
+    slope = derivative(here, _x[row, _moved])
+    along = sp.Sum(slope * _upstream[row, _moved], (_moved, 0, size - 1))
+    says = "the derivative of p_j along a direction is the gradient for an upstream of that"
+    return (Step(says, normal(along - entry_of(_CLOSED, _x), ranges(_CLOSED))),)
 
 
 def _rows() -> tuple[Step, ...]:
@@ -98,5 +111,18 @@ CLAIMS: tuple[Claim, ...] = (
         verdict="holds",
         form="symbolic",
         derivation=_rows,
+    ),
+    Claim(
+        id="softmax.derivative_is_its_own_adjoint",
+        number="",
+        statement="The derivative of softmax along a direction is its gradient for an upstream of "
+        "that direction: the matrix of slopes is symmetric.",
+        latex=r"J=\operatorname{diag}(p)-pp^\top=J^\top",
+        source=Source(
+            "000", "2 Formulations", "Calls the derivative of softmax nearly zero, unwritten."
+        ),
+        verdict="holds",
+        form="symbolic",
+        derivation=_own_adjoint,
     ),
 )
