@@ -11,6 +11,7 @@ from attnspec.oracle import (
     layer_norm_gradients,
     learned_positions,
     mla,
+    mla_gradients,
     rms_norm,
     rms_norm_gradients,
     rope,
@@ -45,6 +46,7 @@ LAWS: tuple[Law, ...] = (
     *rms_norm.LAWS,
     *rms_norm_gradients.LAWS,
     *mla.LAWS,
+    *mla_gradients.LAWS,
 )
 """Every law, component by component."""
 

@@ -138,6 +138,8 @@ CONTENTS: tuple[Contents, ...] = (
     ),
 )
 """Simplest first."""
+CALM = tuple(_contents("normal", "normal", "normal", size) for size in (0, -1, 1))
+"""Weights of which no one is nearly 1, and no product is zero."""
 TELLING = CONTENTS[3:]
 """In which no weight is the same for all."""
 
@@ -223,6 +225,10 @@ def _apart(shape: Shape) -> bool:
     return len(set(widths)) == len(widths) and shape[1] > 1 and shape[5] > 1
 
 
+def _between(low: int, high: int, size: int) -> bool:
+    return low <= size <= high
+
+
 def forms(
     scope: Scope,
     *,
@@ -289,10 +295,13 @@ def _families(component: str) -> tuple[Family, ...]:
         )
 
     tokens, heads = {"n": several}, {"h": several, "n": several}
+    few: dict[str, Need] = {axis: partial(_between, 1, 8) for axis in ("m", "r", "c", "d")}
+    few |= {"n": partial(_between, 2, 6), "h": partial(_between, 1, 3)}
     return (
         family("", "any sizes", forms),
         family("_apart", "widths that all differ", partial(forms, apart=True), TELLING, _UPRIGHT),
         family("_several", "two tokens and more", partial(forms, needs=tokens), TELLING),
+        family("_calm", "few tokens, of usual scores", partial(forms, needs=few), CALM, _UPRIGHT),
         family("_heads", "two heads and more", partial(forms, needs=heads), TELLING, _UPRIGHT),
         family("_batch", "two entries and more", partial(forms, needs={"b": several}), TELLING),
         family("_causal", "causal calls of two tokens and more",

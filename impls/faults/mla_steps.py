@@ -33,11 +33,13 @@ def _places(length: int, device: torch.device) -> Tensor:
     return torch.arange(length, device=device)
 
 
-def _rotary_query(asking: Tensor, w: Weights, places: Tensor, base: float, s: Sizes) -> Tensor:
+def rotary_query(asking: Tensor, w: Weights, places: Tensor, base: float, s: Sizes) -> Tensor:
+    """`b h n p`, turned."""
     return rotated(by_head(asking @ w["w_qr"], s.h), places, base)
 
 
-def _rotary_key(x: Tensor, w: Weights, places: Tensor, base: float, s: Sizes) -> Tensor:
+def rotary_key(x: Tensor, w: Weights, places: Tensor, base: float, s: Sizes) -> Tensor:
+    """`b 1 n p`, turned, for all heads."""
     return rotated(x @ w["w_kr"], places, base).unsqueeze(1)
 
 
@@ -49,7 +51,8 @@ def _key(latent: Tensor, w: Weights, s: Sizes) -> Tensor:
     return by_head(latent @ w["w_uk"], s.h)
 
 
-def _value(latent: Tensor, w: Weights, s: Sizes) -> Tensor:
+def value(latent: Tensor, w: Weights, s: Sizes) -> Tensor:
+    """`b h n e`."""
     return by_head(latent @ w["w_uv"], s.h)
 
 
@@ -90,12 +93,12 @@ class Steps:
     """The latent as keys and values are made of it."""
     places: Callable[[int, torch.device], Tensor] = _places
     key_places: Callable[[int, torch.device], Tensor] = _places
-    rotary_query: Callable[[Tensor, Weights, Tensor, float, Sizes], Tensor] = _rotary_query
-    rotary_key: Callable[[Tensor, Weights, Tensor, float, Sizes], Tensor] = _rotary_key
+    rotary_query: Callable[[Tensor, Weights, Tensor, float, Sizes], Tensor] = rotary_query
+    rotary_key: Callable[[Tensor, Weights, Tensor, float, Sizes], Tensor] = rotary_key
     """b 1 n p, or a key for each head."""
     content_query: Callable[[Tensor, Weights, Sizes], Tensor] = _content_query
     key: Callable[[Tensor, Weights, Sizes], Tensor] = _key
-    value: Callable[[Tensor, Weights, Sizes], Tensor] = _value
+    value: Callable[[Tensor, Weights, Sizes], Tensor] = value
     absorbed_query: Callable[[Tensor, Weights, Sizes], Tensor] = _absorbed_query
     left: Callable[[Tensor, Weights, Sizes], Tensor] = _left
     """From each head's weighted latents to its channels."""

@@ -38,6 +38,7 @@ from attnspec.impls.faults import (
     learned_positions_gradients,
     mla,
     mla_absorbed,
+    mla_gradients,
     rms_norm,
     rms_norm_gain,
     rms_norm_gradient_passes,
@@ -137,6 +138,7 @@ FAULTS: tuple[Fault, ...] = (
     *attention_gradient_passes.FAULTS,
     *mla.FAULTS,
     *mla_absorbed.FAULTS,
+    *mla_gradients.FAULTS,
 )
 
 
