@@ -14,7 +14,9 @@ from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.expected import Expected, expected_gradients
 from attnspec.oracle.gradient_laws import gradient_laws, upstream_of, vanishing
 from attnspec.oracle.gradient_passes import Part, along_axis, index_of, one_of_axis
+from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs, Law
+from attnspec.oracle.precision import FORMATS
 from attnspec.oracle.softmax import axis, others
 from attnspec.spec.softmax_definition import DEFINITION
 
@@ -51,6 +53,18 @@ def row(implementation: Implementation, inputs: Inputs) -> Part:
         return (), {}
     at, rest = one_of_axis(inputs, shape, axes)
     return index_of(rest, at), {"x": along_axis(rest, at, shape)}
+
+
+def long_rows(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """Equal logits, more of them than half precision can add up one by one, and an upstream of ones
+    and threes: the row's sum is their mean, whatever their order."""
+    n = 4 * 2 ** min(FORMATS[inputs.dtype].width, FORMATS["float16"].width)
+    call = Inputs("softmax", inputs.dtype, {"x": np.zeros((2, n))}, seed=inputs.seed)
+    rng = generator(inputs, "order")
+    upstream = rng.permuted(np.tile([1.0, 3.0], (2, n // 2)), axis=1)
+    actual = implementation.gradients(call, upstream)["x"]
+    right = gradients(implementation, call, upstream)["x"]
+    return [close("gradient of a long row of equal logits", actual, right, inputs.dtype)]
 
 
 def rows_vanish(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
@@ -135,6 +149,18 @@ LAWS: tuple[Law, ...] = (
             "softmax.gradient_row_term_over_columns",
             "softmax.gradient_last_block_only",
         ),
+        gradients=True,
+    ),
+    Law(
+        "softmax.gradients_long_sums",
+        "softmax",
+        "in a long row of equal logits each gradient is how far upstream exceeds its mean, over n",
+        "the row's sum of P G is kept in half precision, where it stops growing",
+        "gradient",
+        long_rows,
+        inputs="softmax_gradients",
+        claims=("softmax.gradient",),
+        rejects=("softmax.gradient_row_term_in_storage",),
         gradients=True,
     ),
 )
