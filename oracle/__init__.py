@@ -11,6 +11,8 @@ from attnspec.oracle import (
     layer_norm_gradients,
     learned_positions,
     mla,
+    mla_cache,
+    mla_decode,
     mla_gradients,
     rms_norm,
     rms_norm_gradients,
@@ -47,6 +49,8 @@ LAWS: tuple[Law, ...] = (
     *rms_norm_gradients.LAWS,
     *mla.LAWS,
     *mla_gradients.LAWS,
+    *mla_cache.LAWS,
+    *mla_decode.LAWS,
 )
 """Every law, component by component."""
 

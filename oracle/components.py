@@ -52,6 +52,15 @@ _MLA_WEIGHTS: Mapping[str, str] = {
 }  # fmt: skip
 
 
+def _shape_of_latents(inputs: Inputs) -> tuple[int, ...]:
+    return (*inputs.arrays["x"].shape[:2], inputs.arrays["w_dkv"].shape[1])
+
+
+def _rotated_keys(inputs: Inputs) -> tuple[Also, ...]:
+    shape = (*inputs.arrays["x"].shape[:2], inputs.arrays["w_kr"].shape[1])
+    return (Also("k_rope", shape, wide=False),)
+
+
 def _mla(name: str) -> Component:
     return Component(
         name=name,
@@ -188,6 +197,33 @@ COMPONENTS: Mapping[str, Component] = {
     ),
     "mla": _mla("mla"),
     "mla_absorbed": _mla("mla_absorbed"),
+    "mla_cache": Component(
+        name="mla_cache",
+        # how many heads there are is not said in a call
+        arguments={"x": "b n m", **{n: a.replace("*", "") for n, a in _MLA_WEIGHTS.items()}},
+        options=("rope_base",),
+        integers=(),
+        result=_shape_of_latents,
+        first="x",
+        differentiable=("x", "w_dkv"),
+        also=_rotated_keys,
+        bundles={"weights": Bundle(tuple(_MLA_WEIGHTS))},
+    ),
+    "mla_decode": Component(
+        name="mla_decode",
+        arguments={"x": "b 1 m", "c_kv": "b n c", "k_rope": "b n p", **_MLA_WEIGHTS},
+        options=("n_heads", "rope_base"),
+        integers=(),
+        result=_shape_of_x,
+        first="x",
+        differentiable=("x", "c_kv", "k_rope", "w_dq", "w_uq", "w_qr", "w_uk", "w_uv", "w_o"),
+        bundles={
+            "cache": Bundle(("c_kv", "k_rope"), keyed=False),
+            "weights": Bundle(tuple(_MLA_WEIGHTS)),
+        },
+        required=("n_heads",),
+        heads={"h": "n_heads"},
+    ),
 }
 
 CONTRACT = (

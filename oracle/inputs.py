@@ -23,6 +23,7 @@ from attnspec.oracle import (
     alibi_inputs,
     layer_norm_inputs,
     learned_positions_inputs,
+    mla_cache_inputs,
     mla_inputs,
     rms_norm_inputs,
     rope_streams_inputs,
@@ -58,6 +59,7 @@ _ALL = (
     *layer_norm_inputs.FAMILIES,
     *rms_norm_inputs.FAMILIES,
     *mla_inputs.FAMILIES,
+    *mla_cache_inputs.FAMILIES,
 )
 
 FAMILIES: Mapping[str, Family] = {family.name: family for family in _ALL}

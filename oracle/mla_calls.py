@@ -39,16 +39,17 @@ def changed(inputs: Inputs, options: Mapping[str, Any] | None = None, /, **array
 def others(implementation: Implementation, inputs: Inputs) -> list[Inputs]:
     """Other calls: other tokens, fewer, other weights, another base, without causality."""
     x, w = inputs.arrays["x"], inputs.arrays
+    back = np.array(-x[..., ::-1])
     found = [
-        changed(inputs, x=np.array(-x[..., ::-1])),
-        changed(inputs, w_uk=-w["w_uk"], w_uv=np.array(w["w_uv"][::-1]), w_kr=-2.0 * w["w_kr"]),
+        changed(inputs, x=back),
+        changed(inputs, w_uk=-w["w_uk"], w_uv=np.array(w["w_uv"][::-1]), w_dkv=-2.0 * w["w_dkv"]),
     ]
     if "c_kv" in w:
         found.append(changed(inputs, c_kv=w["c_kv"][:, -1:], k_rope=-w["k_rope"][:, -1:]))
     else:
         found.append(changed(inputs, x=x[:, :1]))
     if implementation.accepts("rope_base"):
-        found.append(changed(inputs, {"rope_base": 7.0}))
+        found.append(changed(inputs, {"rope_base": 7.0}, x=back))
     if implementation.accepts("causal"):
         found.append(changed(inputs, {"causal": not inputs.options.get("causal", True)}))
     return found
@@ -104,7 +105,8 @@ def with_pairs(
 
     of_queries = inputs.arrays["w_qr"]
     turned_queries = turned(blocks(of_queries, h)).reshape(of_queries.shape)
-    return changed(inputs, w_qr=turned_queries, w_kr=turned(inputs.arrays["w_kr"]))
+    keys = {n: turned(inputs.arrays[n]) for n in ("w_kr", "k_rope") if n in inputs.arrays}
+    return changed(inputs, w_qr=turned_queries, **keys)
 
 
 def in_other_bases(inputs: Inputs) -> Inputs | None:
@@ -118,6 +120,8 @@ def in_other_bases(inputs: Inputs) -> Inputs | None:
         made[down] = (w[down] * factor)[:, order]
         for up in ups:
             made[up] = (w[up] / factor[:, None])[order]
+    if "c_kv" in w:
+        made["c_kv"] = (w["c_kv"] * factor)[..., order]
     if any((snapped(values, inputs.dtype) != values).any() for values in made.values()):
         return None
     return changed(inputs, **made)

@@ -164,12 +164,14 @@ def _probe(inputs: Inputs) -> tuple[Inputs | None, float]:
     product of its query and key. None for a model of one channel, or one token."""
     x, w = inputs.arrays["x"], inputs.arrays
     size = sizes(inputs)
-    if x.shape[1] < 2 or x.shape[2] < 2:
+    if size["length"] < 2 or x.shape[2] < 2:
         return None, 0.0
     h, d, e = size["heads"], size["d"], size["e"]
     arrays = {name: np.zeros_like(values) for name, values in w.items()}
     arrays["x"][:, :-1, 0] = 1.0
     arrays["x"][:, -1, 1] = 1.0
+    if "c_kv" in arrays:
+        arrays["c_kv"][:, -1, 0] = 1.0
     arrays["w_dq"][1, 0] = 1.0
     arrays["w_dkv"][1, 0] = 1.0
     entry = 2.0 ** np.floor(np.log2(LARGEST_LOGIT / np.sqrt(d)))

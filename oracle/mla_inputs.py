@@ -264,7 +264,8 @@ def _asked(scope: Scope, shape: Shape, more: Mapping[str, Any]) -> dict[str, Any
     return {**heads, **more}
 
 
-def _empty_forms(scope: Scope) -> tuple[Form, ...]:
+def empty_forms(scope: Scope) -> tuple[Form, ...]:
+    """Calls without a batch entry. Raises ValueError under any limits."""
     if scope.limits:
         raise ValueError(f"no empty batch within the limits {scope.limits!r}")
     return tuple(
@@ -272,7 +273,8 @@ def _empty_forms(scope: Scope) -> tuple[Form, ...]:
     )
 
 
-_UPRIGHT = (Dress("contiguous", ()),)
+UPRIGHT = (Dress("contiguous", ()),)
+"""For calls that a law makes others of."""
 
 
 def _families(component: str) -> tuple[Family, ...]:
@@ -299,16 +301,16 @@ def _families(component: str) -> tuple[Family, ...]:
     few |= {"n": partial(_between, 2, 6), "h": partial(_between, 1, 3)}
     return (
         family("", "any sizes", forms),
-        family("_apart", "widths that all differ", partial(forms, apart=True), TELLING, _UPRIGHT),
+        family("_apart", "widths that all differ", partial(forms, apart=True), TELLING, UPRIGHT),
         family("_several", "two tokens and more", partial(forms, needs=tokens), TELLING),
-        family("_calm", "few tokens, of usual scores", partial(forms, needs=few), CALM, _UPRIGHT),
-        family("_heads", "two heads and more", partial(forms, needs=heads), TELLING, _UPRIGHT),
+        family("_calm", "few tokens, of usual scores", partial(forms, needs=few), CALM, UPRIGHT),
+        family("_heads", "two heads and more", partial(forms, needs=heads), TELLING, UPRIGHT),
         family("_batch", "two entries and more", partial(forms, needs={"b": several}), TELLING),
         family("_causal", "causal calls of two tokens and more",
-               partial(forms, needs=tokens, causal=True), TELLING, _UPRIGHT),
+               partial(forms, needs=tokens, causal=True), TELLING, UPRIGHT),
         family("_full", "calls without causality of two tokens and more",
-               partial(forms, needs=tokens, causal=False), TELLING, _UPRIGHT),
-        family("_empty", "no batch entry", _empty_forms, CONTENTS[:1], _UPRIGHT),
+               partial(forms, needs=tokens, causal=False), TELLING, UPRIGHT),
+        family("_empty", "no batch entry", empty_forms, CONTENTS[:1], UPRIGHT),
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from attnspec.spec.claim import Claim
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("spec", "oracle", "impls", "impls/faults")
-FILES = {"rope_apply": "rope", "mla_absorbed": "mla"}
+FILES = {"rope_apply": "rope", "mla_absorbed": "mla", "mla_cache": "mla", "mla_decode": "mla"}
 """Components that live in another one's files."""
 
 SHARED = {"__init__", "fault", "passes", "table", "views"}

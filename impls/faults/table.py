@@ -38,6 +38,8 @@ from attnspec.impls.faults import (
     learned_positions_gradients,
     mla,
     mla_absorbed,
+    mla_cache,
+    mla_decode,
     mla_gradients,
     rms_norm,
     rms_norm_gain,
@@ -139,6 +141,8 @@ FAULTS: tuple[Fault, ...] = (
     *mla.FAULTS,
     *mla_absorbed.FAULTS,
     *mla_gradients.FAULTS,
+    *mla_cache.FAULTS,
+    *mla_decode.FAULTS,
 )
 
 

@@ -7,7 +7,7 @@ from attnspec.impls.alibi_slopes import alibi_slopes
 from attnspec.impls.attention import attention
 from attnspec.impls.layer_norm import layer_norm
 from attnspec.impls.learned_positions import learned_positions
-from attnspec.impls.mla import mla, mla_absorbed
+from attnspec.impls.mla import mla, mla_absorbed, mla_cache, mla_decode
 from attnspec.impls.rms_norm import rms_norm
 from attnspec.impls.rope import rope, rope_apply
 from attnspec.impls.sinusoidal import sinusoidal
@@ -25,6 +25,8 @@ __all__ = [
     "learned_positions",
     "mla",
     "mla_absorbed",
+    "mla_cache",
+    "mla_decode",
     "rms_norm",
     "rope",
     "rope_apply",
