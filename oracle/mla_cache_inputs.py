@@ -45,9 +45,9 @@ def decode_inputs(scope: Scope, drawn: Draw) -> Inputs:
     base = float(form.options.get("rope_base", DEFAULT_BASE))
     latent, key = cached_values(arrays, options, base)
     given = {
-        "x": arrays["x"][:, -1:],
-        "c_kv": snapped(latent, scope.dtype),
-        "k_rope": snapped(key, scope.dtype),
+        "x": np.ascontiguousarray(arrays["x"][:, -1:]),
+        "c_kv": np.ascontiguousarray(snapped(latent, scope.dtype)),
+        "k_rope": np.ascontiguousarray(snapped(key, scope.dtype)),
         **{name: arrays[name] for name in WEIGHTS},
     }
     return Inputs(
