@@ -25,6 +25,8 @@ from attnspec.oracle import (
     softmax_gradients,
     t5_bias,
     t5_bucket,
+    transformer_layer,
+    transformer_layer_gradients,
 )
 from attnspec.oracle.law import Law
 
@@ -48,6 +50,8 @@ LAWS: tuple[Law, ...] = (
     *rms_norm.LAWS,
     *rms_norm_gradients.LAWS,
     *mla.LAWS,
+    *transformer_layer.LAWS,
+    *transformer_layer_gradients.LAWS,
     *mla_gradients.LAWS,
     *mla_cache.LAWS,
     *mla_decode.LAWS,

@@ -60,6 +60,11 @@ def _rotated_keys(inputs: Inputs) -> tuple[Also, ...]:
     shape = (*inputs.arrays["x"].shape[:2], inputs.arrays["w_kr"].shape[1])
     return (Also("k_rope", shape, wide=False),)
 
+_LAYER_WEIGHTS: Mapping[str, str] = {
+    "w_q": "m h*d", "w_k": "m g*d", "w_v": "m g*e", "w_o": "h*e m", "norm_attention": "m",
+    "norm_feed_forward": "m", "w_gate": "m f", "w_up": "m f", "w_down": "f m",
+}  # fmt: skip
+
 
 def _mla(name: str) -> Component:
     return Component(
@@ -194,6 +199,18 @@ COMPONENTS: Mapping[str, Component] = {
         result=_shape_of_heads_bias,
         first="",
         differentiable=(),
+    ),
+    "transformer_layer": Component(
+        name="transformer_layer",
+        arguments={"x": "b n m", **_LAYER_WEIGHTS},
+        options=("n_heads", "n_kv_heads", "rope_base", "eps"),
+        integers=(),
+        result=_shape_of_x,
+        first="x",
+        differentiable=("x", *_LAYER_WEIGHTS),
+        bundles={"weights": Bundle(tuple(_LAYER_WEIGHTS))},
+        required=("n_heads",),
+        heads={"h": "n_heads", "g": "n_kv_heads"},
     ),
     "mla": _mla("mla"),
     "mla_absorbed": _mla("mla_absorbed"),

@@ -29,6 +29,7 @@ from attnspec.oracle import (
     rope_streams_inputs,
     sinusoidal_inputs,
     t5_inputs,
+    transformer_layer_inputs,
 )
 from attnspec.oracle.attention_families import ATTENTION
 from attnspec.oracle.family import LAYOUTS, Draw, Family, Form, Scope
@@ -59,6 +60,7 @@ _ALL = (
     *layer_norm_inputs.FAMILIES,
     *rms_norm_inputs.FAMILIES,
     *mla_inputs.FAMILIES,
+    *transformer_layer_inputs.FAMILIES,
     *mla_cache_inputs.FAMILIES,
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -37,6 +38,7 @@ KEYWORDS: Mapping[str, Mapping[str, Any]] = {
     "mla": {"n_heads": 2},
     "mla_absorbed": {"n_heads": 2},
     "mla_decode": {"n_heads": 2},
+    "transformer_layer": {"n_heads": 4, "n_kv_heads": 2},
 }
 """Options without which there is no call."""
 
@@ -50,6 +52,18 @@ def latent_weights(dtype: torch.dtype) -> dict[str, Tensor]:
     return {
         name: torch.linspace(-1.0, 1.5, rows * columns).sin().reshape(rows, columns).to(dtype)
         for name, (rows, columns) in shapes.items()
+    }
+
+
+def layer_weights(dtype: torch.dtype) -> dict[str, Tensor]:
+    """Of 4 channels, 4 heads over 2 of keys, 2 channels of keys and 3 of values, 5 hidden ones."""
+    shapes = {
+        "w_q": (4, 8), "w_k": (4, 4), "w_v": (4, 6), "w_o": (12, 4), "norm_attention": (4,),
+        "norm_feed_forward": (4,), "w_gate": (4, 5), "w_up": (4, 5), "w_down": (5, 4),
+    }  # fmt: skip
+    return {
+        name: torch.linspace(-1.0, 1.5, math.prod(shape)).cos().reshape(shape).to(dtype)
+        for name, shape in shapes.items()
     }
 
 
@@ -73,6 +87,7 @@ def call(component: str, dtype: torch.dtype) -> tuple[Any, ...]:
         "rope_apply": (x, angles.cos().to(dtype), angles.sin().to(dtype)),
         "layer_norm": (x,),
         "rms_norm": (x,),
+        "transformer_layer": (x[:, 0], layer_weights(dtype)),
         "mla": (x[:, 0], latent_weights(dtype)),
         "mla_absorbed": (x[:, 0], latent_weights(dtype)),
         "mla_cache": (x[:, 0], latent_weights(dtype)),

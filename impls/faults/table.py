@@ -71,6 +71,10 @@ from attnspec.impls.faults import (
     t5_bucket,
     t5_bucket_calls,
     t5_bucket_thresholds,
+    transformer_layer,
+    transformer_layer_calls,
+    transformer_layer_gradient_passes,
+    transformer_layer_gradients,
 )
 from attnspec.impls.faults.fault import Fault
 
@@ -140,6 +144,10 @@ FAULTS: tuple[Fault, ...] = (
     *attention_gradient_passes.FAULTS,
     *mla.FAULTS,
     *mla_absorbed.FAULTS,
+    *transformer_layer.FAULTS,
+    *transformer_layer_calls.FAULTS,
+    *transformer_layer_gradients.FAULTS,
+    *transformer_layer_gradient_passes.FAULTS,
     *mla_gradients.FAULTS,
     *mla_cache.FAULTS,
     *mla_decode.FAULTS,

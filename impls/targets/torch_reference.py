@@ -14,6 +14,7 @@ from attnspec.impls.sinusoidal import sinusoidal
 from attnspec.impls.softmax import softmax
 from attnspec.impls.t5_bias import t5_bias
 from attnspec.impls.t5_bucket import t5_bucket
+from attnspec.impls.transformer_layer import transformer_layer
 from attnspec.target import Target
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "softmax",
     "t5_bias",
     "t5_bucket",
+    "transformer_layer",
 ]
 
 # one rounding, where the result leaves
