@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.oracle.family import (
+    CHANNELS,
     LAYOUTS,
     REPEATED,
     UNIFORM,
@@ -57,10 +58,10 @@ _STEPPED = {"row-step": 2, "column-step": 1}
 
 @lru_cache(maxsize=4096)
 def plan(shape: tuple[int, ...], layout: str, itemsize: int) -> Plan:
-    """The plan of an array of `shape` in one of `oracle.inputs.LAYOUTS`, or `UNIFORM`. An array
-    with too few axes for its layout is contiguous. Raises ValueError for a layout that does not
-    exist."""
-    if layout not in (*LAYOUTS, UNIFORM):
+    """The plan of an array of `shape` in one of `oracle.inputs.LAYOUTS`, `CHANNELS` or
+    `UNIFORM`. An array with too few axes for its layout is contiguous. Raises ValueError for a
+    layout that does not exist."""
+    if layout not in (*LAYOUTS, CHANNELS, UNIFORM):
         raise ValueError(f"unknown layout {layout!r}")
     guard = GUARD // itemsize
     order, rank = list(range(len(shape))), len(shape)

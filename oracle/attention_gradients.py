@@ -181,6 +181,7 @@ LAWS: tuple[Law, ...] = (
         },
         inputs="attention_gradients",
         others=others,
+        of_mean=lambda inputs: True,
         jacobians={"v": along_values},
         parts=head_or_query,
         claims=(

@@ -22,7 +22,12 @@ LAYOUTS = (
 row, or every second column, of a larger block; with stride 0 on the leading axis, so that the
 values repeat along it; behind other data; with the two axes before the last exchanged (b t h d,
 seen as b h t d); with stride 0 on the second of four axes."""
-REPEATED: Mapping[str, tuple[int, int]] = {"expanded": (0, 1), "heads-repeated": (1, 4)}
+CHANNELS = "channels-repeated"
+"""Stride 0 on the last axis: one number for all channels, as a mean over them sends back. For
+upstream gradients alone."""
+REPEATED: Mapping[str, tuple[int, int]] = {
+    "expanded": (0, 1), "heads-repeated": (1, 4), CHANNELS: (-1, 1),
+}  # fmt: skip
 """Layouts that need values which repeat: along which axis, and how many axes an array must have
 at least (another is contiguous)."""
 UNIFORM = "uniform"
@@ -131,7 +136,7 @@ def floats(
 def repeated_axis(ndim: int, layout: str) -> int | None:
     """The axis along which an array with so many axes repeats in a layout."""
     axis, least = REPEATED.get(layout, (0, ndim + 1))
-    return axis if ndim >= least else None
+    return axis % ndim if ndim >= least else None
 
 
 def stored_shape(shape: Shape, layout: str) -> Shape:

@@ -16,7 +16,7 @@ import numpy as np
 from attnspec.oracle import gradient_passes
 from attnspec.oracle.calls import Check, Oracle, Others, agree, close, same
 from attnspec.oracle.comparison import Comparison
-from attnspec.oracle.family import REPEATED, UNIFORM, repeated
+from attnspec.oracle.family import CHANNELS, REPEATED, UNIFORM, repeated
 from attnspec.oracle.gradient_passes import Gradients, Jacobians, Parts
 from attnspec.oracle.inner_products import paired, vanishing
 from attnspec.oracle.inputs import LAYOUTS, generator
@@ -74,15 +74,22 @@ def _first_axis_repeats(inputs: Inputs) -> bool:
     return True
 
 
+def _not_along_channels(inputs: Inputs) -> bool:
+    return False
+
+
 def _no_others(implementation: Implementation, inputs: Inputs) -> list[Inputs]:
     return []
 
 
 def of_views(
-    gradients: Gradients, expands: Callable[[Inputs], bool] = _first_axis_repeats
+    gradients: Gradients,
+    expands: Callable[[Inputs], bool] = _first_axis_repeats,
+    of_mean: Callable[[Inputs], bool] = _not_along_channels,
 ) -> Check:
-    """Inputs and upstream as views, the upstream expanded too, give what copies give. `expands`:
-    whether an upstream that repeats along the leading axis has a gradient at all."""
+    """Inputs and upstream as views, the upstream expanded too, give what copies give. `expands` and
+    `of_mean`: whether an upstream that repeats along the leading, or the last, axis has a gradient
+    at all."""
 
     def check(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
         rng = generator(inputs, "layouts")
@@ -91,6 +98,8 @@ def of_views(
         if given == "contiguous":
             given = plain[rng.integers(len(plain))]
         kinds = (*LAYOUTS[1:], UNIFORM) if expands(inputs) else plain
+        if of_mean(inputs) and expands(inputs):
+            kinds = (*kinds, CHANNELS)
         kind = kinds[rng.integers(len(kinds))]
         upstream = upstream_of(inputs)
         # what a sum over an axis sends back
@@ -196,6 +205,7 @@ def gradient_laws(
     two_runs: str = "",
     claims: tuple[str, ...],
     expands: Callable[[Inputs], bool] = _first_axis_repeats,
+    of_mean: Callable[[Inputs], bool] = _not_along_channels,
     others: Others = _no_others,
     jacobians: Jacobians | None = None,
     parts: Parts | None = None,
@@ -238,7 +248,7 @@ def gradient_laws(
             name,
             "gradients of views, and from an upstream that is a view, are those of copies",
             "the backward pass assumes the strides of a fresh tensor",
-            of_views(gradients, expands),
+            of_views(gradients, expands, of_mean),
             kind="reduced",
             inputs=two_runs or inputs,
         ),

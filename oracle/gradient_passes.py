@@ -8,7 +8,8 @@ its derivative by u is J again, which is how code with two backward passes finds
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from attnspec.oracle.expected import Expected
 from attnspec.oracle.inner_products import paired
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs
-from attnspec.oracle.precision import Format
+from attnspec.oracle.precision import Format, contract
 from attnspec.oracle.rounding import stored
 from attnspec.oracle.upstream import direction_of, upstream_of
 
@@ -63,6 +64,14 @@ def _one_of(inputs: Inputs, jacobians: Jacobians) -> str:
     return names[int(generator(inputs, "argument").integers(len(names)))]
 
 
+def exactly(implementation: Implementation) -> Implementation:
+    """What follows the same conventions and rounds as float64 does, for the oracle alone: its
+    allowance is what float64 loses of the value."""
+    followed = SimpleNamespace(conventions=implementation.conventions, contract=contract("float64"),
+                               dtype="float64", accepts=implementation.accepts)  # fmt: skip
+    return cast(Implementation, followed)
+
+
 def along(gradients: Gradients, jacobians: Jacobians) -> Check:
     """The inner product of a gradient and a direction of its argument is that of the upstream and
     the result's derivative along the direction."""
@@ -72,7 +81,7 @@ def along(gradients: Gradients, jacobians: Jacobians) -> Check:
         direction = direction_of(inputs, name)
         actual = implementation.gradients(inputs, upstream)[name]
         room = gradients(implementation, inputs, upstream)[name].allowance
-        moved = jacobians[name](implementation, inputs, direction)
+        moved = jacobians[name](exactly(implementation), inputs, direction)
         left = upstream, moved.value, moved.allowance
         return [paired(f"<G, J v> = <d{name}, v>", left, (direction, actual, room), 0)]
 

@@ -216,6 +216,7 @@ LAWS: tuple[Law, ...] = (
         inputs="learned_positions",
         claims=("learned_positions.table_gradient",),
         others=others,
+        of_mean=lambda inputs: True,
         jacobians={"table": along},
     ),
     _law(

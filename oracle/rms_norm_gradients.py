@@ -122,6 +122,7 @@ LAWS: tuple[Law, ...] = (
             "gradients_of_views": (
                 "rms_norm.gradient_of_views_zero",
                 "rms_norm.gradient_upstream_as_contiguous",
+                "rms_norm.gradient_upstream_row_stride",
             ),
             "gradients_of_some": ("rms_norm.gradient_of_weight_only_with_x",),
             "gradients_between_calls": ("rms_norm.gradient_factor_of_latest_call",),
@@ -136,6 +137,7 @@ LAWS: tuple[Law, ...] = (
         },
         inputs="rms_norm_gradients",
         others=others,
+        of_mean=lambda inputs: True,
         jacobians=JACOBIANS,
         parts=row,
         claims=("rms_norm.gradient", "rms_norm.gradient_of_weight"),

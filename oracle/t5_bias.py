@@ -147,6 +147,7 @@ LAWS: tuple[Law, ...] = (
         inputs="t5_bias",
         claims=("t5_bias.table_gradient",),
         others=others,
+        of_mean=lambda inputs: True,
         jacobians={"table": along},
     ),
     _law(

@@ -24,6 +24,8 @@ def _without_gain(run: Run) -> Run:
 FAULTS = (
     fault("layer_norm", "added_to_grad", passes.ADDS, "gradients_accumulate",
           passes.adds_to_grad(layer_norm, ALL)),
+    fault("layer_norm", "upstream_row_stride", passes.ROW_STRIDE, "gradients_of_views",
+          passes.by_rule(layer_norm, ALL, passes.row_stride_alone)),
     fault("layer_norm", "carried_over", passes.CARRIES, "gradients_stay_apart",
           passes.by_rule(layer_norm, ALL, passes.carried)),
     fault(

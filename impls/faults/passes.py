@@ -180,6 +180,24 @@ def carried(
     return ((rows + rows.roll(1, 0)).reshape(first.shape), *others)
 
 
+def row_stride_alone(
+    run: Run, tensors: tuple[Tensor, ...], upstream: Tensor, _needed: tuple[bool, ...]
+) -> Grads:
+    """The gradients for an upstream that is read with the strides of its rows, and 1 along them."""
+    end = upstream.storage_offset() + sum(
+        (size - 1) * step
+        for size, step in zip(upstream.shape, (*upstream.stride()[:-1], 1), strict=True)
+    )
+    if not upstream.numel() or (end + 1) * upstream.element_size() > _bytes_of(upstream):
+        return pulled(run, tensors, upstream)
+    strides = (*upstream.stride()[:-1], 1)
+    return pulled(run, tensors, upstream.as_strided(upstream.shape, strides).clone())
+
+
+def _bytes_of(x: Tensor) -> int:
+    return x.untyped_storage().nbytes()
+
+
 ADDS = (
     "K29",
     "adds to what an earlier backward pass left in .grad, and returns the gradient besides",
@@ -189,6 +207,11 @@ CARRIES = (
     "K29",
     "adds what the row before left in the buffer to the gradient of every row",
     "Clear the buffer at the start of every row.",
+)
+ROW_STRIDE = (
+    "K26",
+    "is given the stride of the upstream's rows, and takes that along a row for 1",
+    "Pass both strides, or copy an upstream whose last stride is another.",
 )
 LATEST = (
     "K29",

@@ -24,6 +24,8 @@ def _without_gain(run: Run) -> Run:
 FAULTS = (
     fault("rms_norm", "added_to_grad", passes.ADDS, "gradients_accumulate",
           passes.adds_to_grad(rms_norm, ALL)),
+    fault("rms_norm", "upstream_row_stride", passes.ROW_STRIDE, "gradients_of_views",
+          passes.by_rule(rms_norm, ALL, passes.row_stride_alone)),
     fault("rms_norm", "carried_over", passes.CARRIES, "gradients_stay_apart",
           passes.by_rule(rms_norm, ALL, passes.carried)),
     fault(
