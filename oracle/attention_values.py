@@ -36,18 +36,18 @@ def attention(implementation: Implementation, inputs: Inputs, **pairs: Any) -> E
         {**arrays(inputs), **pairs},
         implementation.contract,
     )
-    lost = _undivided_overflow(implementation, inputs)
+    lost = undivided_overflow(implementation, inputs.arrays["v"])
     if lost.any():
         right = replace(right, allowance=np.where(lost, np.inf, right.allowance))
     if not options.hides:
         return right
-    return _empty_rows(implementation, right, empty(implementation, inputs)[..., None])
+    return of_empty_rows(implementation, right, empty(implementation, inputs)[..., None])
 
 
-def _undivided_overflow(implementation: Implementation, inputs: Inputs) -> Array:
+def undivided_overflow(implementation: Implementation, values: Array) -> Array:
     """Where numerators times values, added up before the division and stored, may overflow: bool,
     b h t e or what broadcasts to it. Numerators are at most 1."""
-    v = np.abs(inputs.arrays["v"])
+    v = np.abs(values)
     stored = implementation.contract.format("activations")
     largest = np.where(np.isfinite(v), v, 0.0).max(initial=0.0)
     if largest < stored.overflow / max(v.shape[2], 1):
@@ -105,7 +105,7 @@ def gradients(
     found = {n: r.reshaped(inputs.arrays[n].shape) for n, r in zip(names, right, strict=True)}
     followed = implementation.conventions["attention.empty_row"]
     undefined = followed != "zero" and options.hides and empty(implementation, inputs).any()
-    if undefined or _undivided_overflow(implementation, inputs).any():
+    if undefined or undivided_overflow(implementation, inputs.arrays["v"]).any():
         # what comes out of a row that is not defined goes into every sum over rows
         return {
             n: replace(r, allowance=np.full_like(r.allowance, np.inf)) for n, r in found.items()
@@ -182,7 +182,7 @@ def arrays(inputs: Inputs) -> dict[str, Array]:
     return found
 
 
-def _empty_rows(implementation: Implementation, right: Expected, hidden: Array) -> Expected:
+def of_empty_rows(implementation: Implementation, right: Expected, hidden: Array) -> Expected:
     """What the target's convention makes of rows without keys."""
     followed = implementation.conventions["attention.empty_row"]
     if followed == "zero" or not hidden.any():

@@ -16,6 +16,10 @@ def _shape_of_attention(inputs: Inputs) -> tuple[int, ...]:
     return (*inputs.arrays["q"].shape[:3], inputs.arrays["v"].shape[3])
 
 
+def _shape_of_decoded(inputs: Inputs) -> tuple[int, ...]:
+    return (*inputs.arrays["q"].shape[:3], inputs.arrays["v_cache"].shape[3])
+
+
 def _shape_of_encoding(inputs: Inputs) -> tuple[int, ...]:
     return (inputs.arrays["positions"].shape[0], inputs.numbers["dim"])
 
@@ -51,6 +55,11 @@ _MLA_WEIGHTS: Mapping[str, str] = {
     "w_uv": "c h*e", "w_kr": "m p", "w_o": "h*e m",
 }  # fmt: skip
 
+_LAYER_WEIGHTS: Mapping[str, str] = {
+    "w_q": "m h*d", "w_k": "m g*d", "w_v": "m g*e", "w_o": "h*e m", "norm_attention": "m",
+    "norm_feed_forward": "m", "w_gate": "m f", "w_up": "m f", "w_down": "f m",
+}  # fmt: skip
+
 
 def _shape_of_latents(inputs: Inputs) -> tuple[int, ...]:
     return (*inputs.arrays["x"].shape[:2], inputs.arrays["w_dkv"].shape[1])
@@ -59,11 +68,6 @@ def _shape_of_latents(inputs: Inputs) -> tuple[int, ...]:
 def _rotated_keys(inputs: Inputs) -> tuple[Also, ...]:
     shape = (*inputs.arrays["x"].shape[:2], inputs.arrays["w_kr"].shape[1])
     return (Also("k_rope", shape, wide=False),)
-
-_LAYER_WEIGHTS: Mapping[str, str] = {
-    "w_q": "m h*d", "w_k": "m g*d", "w_v": "m g*e", "w_o": "h*e m", "norm_attention": "m",
-    "norm_feed_forward": "m", "w_gate": "m f", "w_up": "m f", "w_down": "f m",
-}  # fmt: skip
 
 
 def _mla(name: str) -> Component:
@@ -102,6 +106,20 @@ COMPONENTS: Mapping[str, Component] = {
         keywords={"mask": "b h t s", "bias": "b h t s"},
         booleans=("mask",),
         also=_log_sum_exp,
+    ),
+    "decode_attention": Component(
+        name="decode_attention",
+        arguments={
+            "q": "b h 1 d",
+            "k_cache": "b g S d",
+            "v_cache": "b g S e",
+            "lengths": "b",
+        },
+        options=("window", "scale"),
+        integers=("lengths",),
+        result=_shape_of_decoded,
+        first="q",
+        differentiable=("q", "k_cache", "v_cache"),
     ),
     "rope": Component(
         name="rope",

@@ -21,6 +21,7 @@ from hypothesis.strategies import SearchStrategy
 
 from attnspec.oracle import (
     alibi_inputs,
+    decode_attention_inputs,
     layer_norm_inputs,
     learned_positions_inputs,
     mla_cache_inputs,
@@ -51,6 +52,7 @@ __all__ = [
 _ALL = (
     *SOFTMAX,
     *ATTENTION,
+    *decode_attention_inputs.FAMILIES,
     *sinusoidal_inputs.FAMILIES,
     *learned_positions_inputs.FAMILIES,
     *t5_inputs.FAMILIES,
@@ -60,8 +62,8 @@ _ALL = (
     *layer_norm_inputs.FAMILIES,
     *rms_norm_inputs.FAMILIES,
     *mla_inputs.FAMILIES,
-    *transformer_layer_inputs.FAMILIES,
     *mla_cache_inputs.FAMILIES,
+    *transformer_layer_inputs.FAMILIES,
 )
 
 FAMILIES: Mapping[str, Family] = {family.name: family for family in _ALL}

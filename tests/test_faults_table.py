@@ -35,11 +35,10 @@ def reference(component: str) -> Callable[..., Any]:
 
 
 KEYWORDS: Mapping[str, Mapping[str, Any]] = {
-    "mla": {"n_heads": 2},
-    "mla_absorbed": {"n_heads": 2},
+    "mla": {"n_heads": 2}, "mla_absorbed": {"n_heads": 2},
     "mla_decode": {"n_heads": 2},
     "transformer_layer": {"n_heads": 4, "n_kv_heads": 2},
-}
+}  # fmt: skip
 """Options without which there is no call."""
 
 
@@ -87,6 +86,7 @@ def call(component: str, dtype: torch.dtype) -> tuple[Any, ...]:
         "rope_apply": (x, angles.cos().to(dtype), angles.sin().to(dtype)),
         "layer_norm": (x,),
         "rms_norm": (x,),
+        "decode_attention": (x[:, :2, :1], keys, keys[..., :3].sin(), positions[0, 3:]),
         "transformer_layer": (x[:, 0], layer_weights(dtype)),
         "mla": (x[:, 0], latent_weights(dtype)),
         "mla_absorbed": (x[:, 0], latent_weights(dtype)),

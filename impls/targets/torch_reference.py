@@ -5,6 +5,7 @@ from __future__ import annotations
 from attnspec.impls.alibi_bias import alibi_bias
 from attnspec.impls.alibi_slopes import alibi_slopes
 from attnspec.impls.attention import attention
+from attnspec.impls.decode_attention import decode_attention
 from attnspec.impls.layer_norm import layer_norm
 from attnspec.impls.learned_positions import learned_positions
 from attnspec.impls.mla import mla, mla_absorbed, mla_cache, mla_decode
@@ -22,6 +23,7 @@ __all__ = [
     "alibi_bias",
     "alibi_slopes",
     "attention",
+    "decode_attention",
     "layer_norm",
     "learned_positions",
     "mla",
