@@ -141,3 +141,27 @@ def test_a_function_for_gradients_is_called_twice_where_they_add_up() -> None:
     with pytest.raises(Breach, match="nothing differentiates") as caught:
         passes.derivative(call.arrays["v"])
     assert caught.value.kind == "declined"
+
+
+def test_an_upstream_that_repeats_along_channels_is_one_number_for_all() -> None:
+    seen = []
+
+    class Watched(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, *upstream: Any) -> Any:
+            seen.append(upstream[0].stride())
+            return upstream[0]
+
+    def watched(q: Any, k: Any, v: Any) -> Any:
+        return Watched.apply(attention(q, k, v))  # type: ignore[no-untyped-call]
+
+    upstream = np.repeat(UPSTREAM[..., :1], 5, axis=-1)
+    mine, call = subject(watched, "attention"), attention_call()
+    one = mine.gradients(call, upstream, upstream_layout="channels-repeated")
+    other = mine.gradients(call, upstream)
+    assert [strides[-1] for strides in seen] == [0, 1]
+    assert all(np.array_equal(one[name], other[name]) for name in ALL)
