@@ -11,15 +11,12 @@ import numpy as np
 from attnspec.oracle.expected import value_of
 from attnspec.oracle.family import Draw, Dress, Family, Form, Scope
 from attnspec.oracle.law import Inputs
+from attnspec.oracle.mla_contents import CONTENTS, TELLING, Contents, filled_arrays
 from attnspec.oracle.mla_inputs import (
-    CONTENTS,
     DRESSES,
-    TELLING,
     UPRIGHT,
-    Contents,
     call_sizes,
     empty_forms,
-    filled_arrays,
     forms,
     mla_inputs,
 )

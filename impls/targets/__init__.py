@@ -44,6 +44,8 @@ TARGETS: Mapping[str, str] = {
     "transformers.gptj": "attnspec.impls.targets.transformers_gptj",
     "transformers.deepseek": "attnspec.impls.targets.transformers_deepseek",
     "transformers.deepseek_complex": "attnspec.impls.targets.transformers_deepseek_complex",
+    "transformers.mla": "attnspec.impls.targets.transformers_mla",
+    "transformers.mla_halves": "attnspec.impls.targets.transformers_mla_halves",
     "transformers.opt": "attnspec.impls.targets.transformers_opt",
     "transformers.bloom": "attnspec.impls.targets.transformers_bloom",
     "transformers.mpt": "attnspec.impls.targets.transformers_mpt",
