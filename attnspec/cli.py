@@ -5,22 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 from rich.console import Console
 
-from attnspec import __version__
+from attnspec import __version__, options
+from attnspec.limits import Limits
 from attnspec.usage import UsageError
 
-TIERS = "smoke, full or deep"
 UNWRITABLE = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EBADF)
 """What is raised where standard output takes no more."""
 WIDTH = 100
 """Columns of plain output, where no terminal says how many it has."""
-Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class _Group(click.Group):
@@ -64,27 +62,6 @@ def main() -> None:
     """
 
 
-def _effort(tier: str, help_seed: str) -> Option:
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed((
-            click.option("--tier", default=tier, show_default=True, help=f"{TIERS}."),
-            click.option("--examples", type=click.IntRange(1), metavar="N",
-                         help="Examples a law, instead of the tier's."),
-            click.option("--seed", type=click.IntRange(0), default=0, show_default=True,
-                         metavar="N", help=help_seed),
-            click.option("-n", "workers", type=click.IntRange(1), default=1, show_default=True,
-                         metavar="WORKERS", help="Processes."),
-        )):  # fmt: skip
-            command = option(command)
-        return command
-
-    return add
-
-
-def _file(name: str, what: str) -> Option:
-    return click.option(name, f"{name[2:]}_file", type=click.Path(path_type=Path), help=what)
-
-
 @main.command()
 @click.argument("targets", metavar="TARGET...", nargs=-1)
 @click.option("--all", "every", is_flag=True,
@@ -93,7 +70,13 @@ def _file(name: str, what: str) -> Option:
 @click.option("--law", "laws", multiple=True, metavar="ID", help="Only this law.")
 @click.option("--dtype", "dtypes", multiple=True, metavar="NAME", help="Only this dtype.")
 @click.option("--device", "devices", multiple=True, metavar="NAME", help="Only this device.")
-@_effort("full", "Chooses the examples.")
+@options.effort("full", "Chooses the examples.")
+@options.workers(0)
+@options.limits()
+@click.option("--time-limit", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
+              help="For all of it. Tier deep draws until then.")  # fmt: skip
+@click.option("--cases", type=click.Path(path_type=Path), metavar="DIR", show_default=True,
+              default=Path(".attnspec", "cases"), help="Folder of the failing calls.")  # fmt: skip
 @click.option(
     "--known",
     "known_file",
@@ -103,8 +86,8 @@ def _file(name: str, what: str) -> Option:
 )
 @click.option("--write-known", "write_known_file", type=click.Path(path_type=Path),
               metavar="FILE", help="Write what fails now as such a file.")  # fmt: skip
-@_file("--json", "Write the results as JSON.")
-@_file("--junit", "Write the results as JUnit XML.")
+@options.file("--json", "Write the results as JSON.")
+@options.file("--junit", "Write the results as JUnit XML.")
 @click.pass_context
 def verify(ctx: click.Context, /, **given: Any) -> None:
     """Run every law that applies to TARGET.
@@ -118,6 +101,26 @@ def verify(ctx: click.Context, /, **given: Any) -> None:
 
 
 @main.command()
+@click.argument("files", metavar="FILE...", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--target", metavar="TARGET", help="Another target than that of the case.")
+@options.workers(0)
+@options.limits()
+@click.pass_context
+def replay(
+    ctx: click.Context, files: tuple[Path, ...], target: str | None, workers: int,
+    call_limit: float, memory_limit: float | None,
+) -> None:  # fmt: skip
+    """Make the failing call in each FILE again, which `attnspec verify` has stored.
+
+    Exit status: 0 all are fixed, 1 one still fails, 2 one could not run.
+    """
+    from attnspec.replaying import replayed
+
+    limits = Limits(call_limit, memory_limit or 0.0)
+    ctx.exit(replayed(console(), files, target or "", workers, limits))
+
+
+@main.command()
 def targets() -> None:
     """List the built-in targets, and whether their library is installed here."""
     from attnspec.listing import print_targets
@@ -126,7 +129,7 @@ def targets() -> None:
 
 
 @main.command()
-@_file("--json", "Write the catalogue as JSON.")
+@options.file("--json", "Write the catalogue as JSON.")
 def faults(json_file: Path | None) -> None:
     """List the catalogue of wrong implementations."""
     from attnspec.listing import print_faults
@@ -235,8 +238,9 @@ def docs(ctx: click.Context, directory: Path, workers: int | None) -> None:
     is_flag=True,
     help="Every law of its component on each fault, not only those that speak of it.",
 )
-@_effort("smoke", "Chooses the examples.")
-@_file("--json", "Write the score as JSON.")
+@options.effort("smoke", "Chooses the examples.")
+@options.workers(1)
+@options.file("--json", "Write the score as JSON.")
 @click.pass_context
 def score(ctx: click.Context, /, **given: Any) -> None:
     """Measure which law rejects which wrong implementation, in how many examples.

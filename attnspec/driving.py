@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.arrays import has_torch
+from attnspec.cases import packed
 from attnspec.declaration import limits_of
 from attnspec.devices import one_thread
 from attnspec.diagnosis import Explanation, explanations
@@ -236,7 +237,16 @@ def _failed(
         text=text,
         diagnosis=tuple(e.id for e in explained),
         case=calls.code(arrays),
+        call=_packed(simple),
     )
+
+
+def _packed(inputs: Inputs) -> bytes:
+    try:
+        return packed(inputs)
+    except TypeError:
+        # an option that no file can hold
+        return b""
 
 
 def _written(law: Law, subject: Subject) -> str:

@@ -46,6 +46,7 @@ def _law(outcome: Outcome) -> dict[str, Any]:
         "diagnosis": list(outcome.diagnosis),
         "reason": outcome.reason or None,
         "case": outcome.case or None,
+        "case_file": outcome.case_file or None,
         "preset": outcome.preset or None,
         "guarantee": outcome.guarantee or None,
         "held": outcome.held,
@@ -107,18 +108,19 @@ def _plain(text: str) -> str:
     )
 
 
-def written(path: Path, text: str) -> None:
-    """Write a report so that a reader sees the old file or the whole new one. A device or a pipe
+def written(path: Path, content: str | bytes) -> None:
+    """Write a file so that a reader sees the old file or the whole new one. A device or a pipe
     is written into. Raises UsageError if the place cannot be written."""
+    held = content.encode() if isinstance(content, str) else content
     try:
         if _is_stream(path):
-            path.write_text(text, "utf-8")
+            path.write_bytes(held)
             return
         path = _place(path)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
+            with os.fdopen(handle, "wb") as file:
+                file.write(held)
             Path(name).chmod(0o644)
             Path(name).replace(path)
         except BaseException:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from attnspec import blackbox
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.literal import LONGEST as DRAWN
 from attnspec.oracle.literal import Upstream, literal
@@ -53,7 +54,8 @@ class Diary:
             self.is_open = False
 
     def note(self, made: Made) -> None:
-        """Write down a call that begins."""
+        """Write down a call that begins, for whoever reads it, here or after the process ended."""
+        blackbox.note(made.inputs)
         if self.is_open:
             self.made.append(made)
 

@@ -37,7 +37,11 @@ class Outcome:
     diagnosis: tuple[str, ...] = ()
     """Ids of what would explain the failure, best first."""
     case: str = ""
-    """The simplest failing call, as code."""
+    """The simplest failing call, as code, ..."""
+    call: bytes = b""
+    """... and as the data of which a stored case consists, ..."""
+    case_file: str = ""
+    """... and where that is."""
     preset: str = ""
     """The tightest precision preset that the examples met, where the law compares with the
     exact value."""
@@ -89,7 +93,14 @@ class Run:
     untested: tuple[Untested, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     """Device settings under which it ran."""
+    given: str = ""
+    """The words by which the target was found; empty for an object from Python."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of the suite, of Python, and of what the target needs."""
     interrupted: bool = False
+    """Whether it ended before it had judged everything, ..."""
+    ended_by: str = "Ctrl-C"
+    """... and what ended it."""
     problems: tuple[str, ...] = ()
     """What is wrong with the known failures that the run was given: that fails it."""
 

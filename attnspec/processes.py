@@ -34,7 +34,7 @@ def results(
     with ProcessPoolExecutor(
         workers, mp_context=spawn, initializer=_started, initargs=(start, arguments)
     ) as pool:
-        with _without_interrupts():
+        with without_interrupts():
             futures = [pool.submit(work, *call) for call in calls]
         try:
             yield futures
@@ -45,12 +45,17 @@ def results(
 
 
 def _started(start: Callable[..., object], arguments: tuple[Any, ...]) -> None:
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     start(*arguments)
 
 
-def _end_with_parent() -> None:
-    # nothing else ends a process that waits for work when its parent was killed
+def end_with_parent() -> None:
+    """Let this process end when its parent is killed: nothing else ends one that waits for
+    work."""
+    threading.Thread(target=_wait_for_parent, daemon=True).start()
+
+
+def _wait_for_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -58,8 +63,9 @@ def _end_with_parent() -> None:
 
 
 @contextmanager
-def _without_interrupts() -> Iterator[None]:
-    # a process inherits what is ignored when it starts: Ctrl-C is for the one that prints
+def without_interrupts() -> Iterator[None]:
+    """Ctrl-C is for the process that prints: one that starts meanwhile inherits that it is
+    ignored."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -33,7 +33,7 @@ def print_run(console: Console, run: Run) -> None:
     settings = ", ".join(f"{name} {value}" for name, value in run.settings.items())
     print_line(console, f"Ran under: {settings}")
     if run.interrupted:
-        print_line(console, "Interrupted: this is what was known by then.", "yellow")
+        print_line(console, f"Ended by {run.ended_by}: this is what was known by then.", "yellow")
     print_problems(console, run.problems)
     print_line(console, _verdict(run), VERDICTS[run.verdict])
 
@@ -206,7 +206,7 @@ def _verdict(run: Run) -> str:
     if errors:
         return f"{run.target} could not be judged, by a mistake of the suite: {errors[0]}"
     if run.interrupted and run.verdict != "fails":
-        return f"{run.target} could not be judged: the run was interrupted ({told})"
+        return f"{run.target} could not be judged: {run.ended_by} ended the run ({told})"
     if run.verdict == "fails":
         why = fail if failed or not run.problems else "its known failures are not what fails"
         return f"{run.target} does not conform: {why} ({told})"

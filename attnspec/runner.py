@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
+import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 
 from attnspec import __version__
+from attnspec.cases import versions_here
+from attnspec.crew import Crew
 from attnspec.devices import device_settings, devices_of, one_thread
 from attnspec.driving import Effort, outcome_of
-from attnspec.loading import Loaded, kind_of, load
+from attnspec.isolated import OutOfTime, Task, outcomes
+from attnspec.loading import Loaded, kind_of
 from attnspec.oracle.law import Law
 from attnspec.outcome import Outcome, Run
-from attnspec.processes import results
 from attnspec.shares import settled, untested
-from attnspec.usage import UsageError
 
 
 @dataclass(frozen=True)
@@ -26,15 +26,6 @@ class Selection:
     laws: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Task:
-    """One law on one dtype and device: a unit of work that crosses processes."""
-
-    law: str
-    dtype: str
-    device: str
 
 
 Progress = Callable[[Outcome, int, int], None]
@@ -88,104 +79,60 @@ def run(
     selection: Selection = Selection(),
     effort: Effort = Effort(),  # noqa: B008
     *,
-    workers: int = 1,
+    crew: Crew | None = None,
+    deadline: float | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """Judge a target. Ctrl-C gives a run that is marked as interrupted, with what is known.
-
-    Raises UsageError if there are several workers and the target is an object, which cannot be
-    loaded again in another process.
-    """
+    """Judge a target, in the worker processes of a crew or else in this one. Ctrl-C gives a run
+    that is marked as interrupted, with what is known; so does a deadline, a moment of the
+    monotonic clock."""
     laws = all_laws()
     plan = planned(loaded, selection, laws)
-    outcomes: list[Outcome] = []
-    interrupted = False
+    found: list[Outcome] = []
+    ended_by = ""
     try:
-        for outcome in _results(loaded, plan.tasks, effort, workers, laws):
-            outcomes.append(outcome)
+        for outcome in _results(loaded, plan.tasks, effort, crew, laws, deadline):
+            found.append(outcome)
             if progress is not None:
-                progress(outcome, len(outcomes), len(plan.tasks))
+                progress(outcome, len(found), len(plan.tasks))
     except KeyboardInterrupt:
-        interrupted = True
+        ended_by = "Ctrl-C"
+    except OutOfTime:
+        ended_by = "its time limit"
     narrowed = bool(selection.dtypes or selection.devices)
     with one_thread(loaded):
         settings = device_settings(loaded, [task.device for task in plan.tasks])
-    final = settled(loaded, [*outcomes, *plan.absent], laws, narrowed=narrowed)
+    rest = [task.left_out(f"not run: {ended_by} came first") for task in plan.tasks[len(found) :]]
+    # what was not run says nothing of the others
+    final = settled(loaded, [*found, *plan.absent], laws, narrowed=narrowed)
     return Run(
         target=loaded.name,
         version=__version__,
         seed=effort.seed,
         tier=effort.tier,
-        outcomes=final,
+        outcomes=(*final, *rest),
         untested=untested(loaded, final, selection.components, selection.dtypes),
         settings=settings,
-        interrupted=interrupted,
+        given=loaded.given,
+        versions=versions_here(*loaded.declaration.requires.values()),
+        interrupted=bool(ended_by),
+        ended_by=ended_by,
     )
 
 
 def _results(
-    loaded: Loaded, tasks: list[Task], effort: Effort, workers: int, laws: Sequence[Law]
+    loaded: Loaded,
+    tasks: list[Task],
+    effort: Effort,
+    crew: Crew | None,
+    laws: Sequence[Law],
+    deadline: float | None,
 ) -> Iterator[Outcome]:
-    if workers > 1 and len(tasks) > 1:
-        if not loaded.given:
-            raise UsageError("several workers need a target that they can load by its name")
-        yield from _in_parallel(loaded, tasks, effort, workers)
+    if crew is not None and loaded.given:
+        yield from outcomes(loaded, tasks, effort, crew, laws, deadline)
         return
     by_id = {law.id: law for law in laws}
     for task in tasks:
+        if deadline is not None and time.monotonic() > deadline:
+            raise OutOfTime
         yield outcome_of(by_id[task.law], loaded, task.dtype, task.device, effort)
-
-
-def _in_parallel(
-    loaded: Loaded, tasks: list[Task], effort: Effort, workers: int
-) -> Iterator[Outcome]:
-    position = 0
-    while position < len(tasks):
-        calls = [(task, effort) for task in tasks[position:]]
-        try:
-            with results(_work, calls, workers, _start, (loaded.given,)) as futures:
-                for future in futures:
-                    yield future.result()
-                    position += 1
-            return
-        except BrokenProcessPool:
-            # one task alone tells whether it is the one that ends the process
-            yield _alone(loaded, tasks[position], effort)
-            position += 1
-
-
-def _alone(loaded: Loaded, task: Task, effort: Effort) -> Outcome:
-    try:
-        with results(_work, [(task, effort)], 1, _start, (loaded.given,)) as (future,):
-            return future.result()
-    except BrokenProcessPool:
-        component = task.law.partition(".")[0]
-        return Outcome(
-            task.law, component, task.dtype, task.device, "fail",
-            reason="the process ended while this law ran: the target crashes",
-        )  # fmt: skip
-
-
-_LOADED: list[Loaded] = []
-
-
-def _start(given: str) -> None:
-    _LOADED[:] = [load(given)]
-
-
-def _sick(device: str) -> bool:
-    """Whether an earlier call left the device in an error that only a new process ends."""
-    import torch
-
-    try:
-        torch.cuda.synchronize(device)
-    except RuntimeError:
-        return True
-    return False
-
-
-def _work(task: Task, effort: Effort) -> Outcome:
-    if task.device != "cpu" and _sick(task.device):
-        os._exit(1)
-    law = next(law for law in all_laws() if law.id == task.law)
-    return outcome_of(law, _LOADED[0], task.dtype, task.device, effort)

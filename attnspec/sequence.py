@@ -3,60 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
 
+from pebble import ProcessExpired
+
+from attnspec.crew import Crew
 from attnspec.driving import Effort
-from attnspec.loading import Loaded, load
+from attnspec.isolated import OutOfTime, loaded_here, remaining
+from attnspec.loading import Loaded
 from attnspec.outcome import Outcome, Run
-from attnspec.processes import results
 from attnspec.progress import bar
-from attnspec.runner import Selection, all_laws, run
+from attnspec.runner import Selection, run
 
 
 def runs_of(
-    targets: Sequence[Loaded], selection: Selection, effort: Effort, workers: int
+    targets: Sequence[Loaded],
+    selection: Selection,
+    effort: Effort,
+    crew: Crew | None = None,
+    deadline: float | None = None,
 ) -> Iterator[Run]:
     """A run of each target, in their order, each as it comes. One target is spread over all
-    workers; of several, which are found by their names, each worker takes one at a time, as it
-    takes longer to start a process than to judge a small target."""
-    if workers > 1 and len(targets) > 1 and all(target.given for target in targets):
-        yield from _side_by_side(targets, selection, effort, workers)
+    workers of the crew; of several each worker takes one at a time, as it takes longer to start a
+    process than to judge a small target. Raises OutOfTime between two targets, once the monotonic
+    clock is past the deadline."""
+    if crew is not None and crew.workers > 1 and len(targets) > 1:
+        yield from _side_by_side(targets, selection, effort, crew, deadline)
         return
     for target in targets:
-        yield _alone(target, selection, effort, workers)
+        if remaining(deadline) == 0.0:
+            raise OutOfTime
+        yield _alone(target, selection, effort, crew, deadline)
 
 
 def _side_by_side(
-    targets: Sequence[Loaded], selection: Selection, effort: Effort, workers: int
+    targets: Sequence[Loaded],
+    selection: Selection,
+    effort: Effort,
+    crew: Crew,
+    deadline: float | None,
 ) -> Iterator[Run]:
-    done = 0
     with bar("targets") as told:
-        while done < len(targets):
-            calls = [(target.given, selection, effort) for target in targets[done:]]
+        futures = [crew.submit(_whole, target.given, selection, effort) for target in targets]
+        for done, (target, future) in enumerate(zip(targets, futures, strict=True)):
+            told(target.name, done, len(targets))
             try:
-                with results(_whole, calls, workers, all_laws) as futures:
-                    for future in futures:
-                        told(targets[done].name, done, len(targets))
-                        yield future.result()
-                        done += 1
-            except BrokenProcessPool:
-                # a target ended its process, perhaps this one: law by law that costs no more than
-                # a law
-                yield run(targets[done], selection, effort, workers=workers)
-                done += 1
+                yield future.result(timeout=remaining(deadline))
+            except ProcessExpired:
+                # law by law the target costs no more than a law
+                yield run(target, selection, effort, crew=crew, deadline=deadline)
+            except TimeoutError as error:
+                if future.done():
+                    raise
+                raise OutOfTime from error
 
 
 def _whole(given: str, selection: Selection, effort: Effort) -> Run:
-    return run(load(given), selection, effort)
+    return run(loaded_here(given), selection, effort)
 
 
-def _alone(target: Loaded, selection: Selection, effort: Effort, workers: int) -> Run:
+def _alone(
+    target: Loaded,
+    selection: Selection,
+    effort: Effort,
+    crew: Crew | None,
+    deadline: float | None,
+) -> Run:
     with bar(target.name) as told:
         return run(
             target,
             selection,
             effort,
-            workers=workers,
+            crew=crew,
+            deadline=deadline,
             progress=lambda outcome, done, total: told(_label(outcome), done, total),
         )
 

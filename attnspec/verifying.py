@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pebble import ProcessExpired
 from rich.console import Console
 
 from attnspec import choices
+from attnspec.cases import check_folder, with_cases
+from attnspec.crew import Crew
 from attnspec.devices import devices_of
 from attnspec.driving import Effort
 from attnspec.files import as_json, as_junit, check_writable, json_text, written
 from attnspec.impls.targets import KNOWN_TO_FAIL, TARGETS
+from attnspec.isolated import OutOfTime, last_lines, tried
 from attnspec.judging import LawError
 from attnspec.known import Entry, known_failures, known_text, unmatched, with_known
+from attnspec.limits import Limits
 from attnspec.listing import print_score
 from attnspec.loading import Loaded, load
 from attnspec.outcome import Run
@@ -33,6 +40,8 @@ from attnspec.score import score_json, scored
 from attnspec.sequence import runs_of
 from attnspec.usage import UsageError
 
+CASES = Path(".attnspec", "cases")
+
 
 @dataclass(frozen=True)
 class Request:
@@ -48,6 +57,13 @@ class Request:
     examples: int | None = None
     seed: int = 0
     workers: int = 1
+    """Processes that targets run in; 0 for this one."""
+    call_limit: float = Limits.call
+    memory_limit: float | None = None
+    time_limit: float | None = None
+    """Seconds for all of it."""
+    cases: Path = CASES
+    """The folder of the failing calls."""
     known_file: Path | None = None
     write_known_file: Path | None = None
     json_file: Path | None = None
@@ -67,14 +83,37 @@ def verified(console: Console, request: Request) -> int:
         if path is not None:
             check_writable(path)
     entries = known_failures(request.known_file) if request.known_file else ()
+    check_folder(request.cases)
+    deadline = time.monotonic() + request.time_limit if request.time_limit else None
+    limits = Limits(request.call_limit, request.memory_limit or 0.0)
+    with contextlib.ExitStack() as stack:
+        crew = stack.enter_context(Crew(request.workers, limits)) if request.workers else None
+        loaded, skipped = _loaded(request, crew)
+        loaded = [t for t in loaded if _has_devices(t, selection, skipped, every=request.every)]
+        told = runs_of(loaded, selection, effort, crew, deadline)
+        runs, stopped = _told(console, request, told, entries, selection)
+    known = KNOWN_TO_FAIL if request.every else {}
+    if len(runs) > 1 or skipped:
+        print_comparison(console, runs, skipped, known)
+    _write(request, runs, entries)
+    return 2 if stopped else _exit_status(runs, known)
+
+
+def _told(
+    console: Console,
+    request: Request,
+    found: Iterator[Run],
+    entries: Sequence[Entry],
+    selection: Selection,
+) -> tuple[list[Run], bool]:
+    """The runs as they come, each printed, and whether they were stopped before the last."""
+    runs: list[Run] = []
     seen: set[Entry] = set()
-    loaded, skipped = _loaded(request)
-    loaded = [t for t in loaded if _has_devices(t, selection, skipped, every=request.every)]
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    runs, interrupted = [], False
     try:
-        for found in runs_of(loaded, selection, effort, request.workers):
-            result, matched = with_known(found, entries, selection, today)
+        for bare in found:
+            result, matched = with_known(bare, entries, selection, today)
+            result = with_cases(result, request.cases)
             seen |= matched
             if request.every:
                 print_failures(console, result)
@@ -84,27 +123,24 @@ def verified(console: Console, request: Request) -> int:
                 print_run(console, result)
             runs.append(result)
             if result.interrupted:
-                break
-    except KeyboardInterrupt:
+                return runs, True
+    except (KeyboardInterrupt, OutOfTime) as error:
         # of several targets at a time: what is known by then is printed and written
-        interrupted = True
-        print_line(console, "Interrupted: this is what was known by then.", "yellow")
-    if not interrupted and runs:
+        by = "its time limit" if isinstance(error, OutOfTime) else "Ctrl-C"
+        print_line(console, f"Ended by {by}: this is what was known by then.", "yellow")
+        return runs, True
+    if runs:
         runs[-1] = _with_problems(console, runs[-1], unmatched(entries, seen, selection))
-    known = KNOWN_TO_FAIL if request.every else {}
-    if len(runs) > 1 or skipped:
-        print_comparison(console, runs, skipped, known)
-    _write(request, runs, entries)
-    return 2 if interrupted else _exit_status(runs, known)
+    return runs, False
 
 
-def _loaded(request: Request) -> tuple[list[Loaded], dict[str, str]]:
+def _loaded(request: Request, crew: Crew | None) -> tuple[list[Loaded], dict[str, str]]:
     if request.every and request.targets:
         raise UsageError("give targets or --all, not both")
     if not request.every:
         if not request.targets:
             raise UsageError("no target given; `attnspec targets` lists the built-in ones")
-        return [load(name) for name in request.targets], {}
+        return [_tried(name, crew) for name in request.targets], {}
     loaded, skipped = [], {}
     for name in TARGETS:
         try:
@@ -112,6 +148,18 @@ def _loaded(request: Request) -> tuple[list[Loaded], dict[str, str]]:
         except UsageError as error:
             skipped[name] = str(error)
     return loaded, skipped
+
+
+def _tried(given: str, crew: Crew | None) -> Loaded:
+    """The target, once a worker has loaded it and lives: to import it may end a process."""
+    if crew is not None:
+        try:
+            crew.submit(tried, given).result()
+        except ProcessExpired as error:
+            end = crew.end(error)
+            last = "\n".join(last_lines(end.left.output))
+            raise UsageError(f"importing {given} {end.says}\n{last}".strip()) from error
+    return load(given)
 
 
 def _has_devices(

@@ -218,8 +218,8 @@ def test_a_guarantee_that_nobody_gave_shows_its_share() -> None:
 
 def test_a_run_that_could_not_be_judged_says_why() -> None:
     text = printed(outcome(status="not-tested", reason="no"), interrupted=True)
-    assert "Interrupted: this is what was known by then." in text
-    assert "mine could not be judged: the run was interrupted" in text
+    assert "Ended by Ctrl-C: this is what was known by then." in text
+    assert "mine could not be judged: Ctrl-C ended the run" in text
     text = printed(outcome(status="not-tested", error="softmax.a: IndexError"))
     assert "by a mistake of the suite: softmax.a: IndexError" in text
 
