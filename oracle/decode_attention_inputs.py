@@ -73,6 +73,9 @@ def decode_inputs(
     made = arrays_of(rng, shapes, contents, dress, scope.dtype, sharp=sharp, lift=lift)
     q, k, v = made.values()
     counted = lengths_of(rng, lengths, b, slots, form.options.get("window"))
+    if scope.conventions.get("attention.empty_row", "zero") == "unspecified":
+        # nothing could be said of such an entry
+        counted = np.maximum(counted, 1)
     return Inputs(
         component="decode_attention",
         dtype=scope.dtype,

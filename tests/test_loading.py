@@ -30,7 +30,7 @@ def softmax(x, *, dim=-1):
 def rope(x, positions):
     return x
 
-def decode_attention(q, k_cache, v_cache, lengths):
+def sparse_attention(q, k, v, indices):
     return q
 """
 
@@ -64,7 +64,7 @@ def message(target: object) -> str:
 def test_a_file(write: Write) -> None:
     loaded = load(str(write(KERNELS)))
     assert (loaded.name, loaded.components) == ("mine", ("softmax", "rope"))
-    assert loaded.unjudged == ("decode_attention",)
+    assert loaded.unjudged == ("sparse_attention",)
     assert loaded.dtypes == ("float32",)
     assert loaded.conventions["rope.layout"] == "half"
     assert loaded.contracts["bfloat16"].storage == "bfloat16"
