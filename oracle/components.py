@@ -218,6 +218,17 @@ COMPONENTS: Mapping[str, Component] = {
         first="",
         differentiable=(),
     ),
+    "multi_head_attention": Component(
+        name="multi_head_attention",
+        arguments={"x": "b n m", "w_q": "m h*d", "w_k": "m g*d", "w_v": "m g*e", "w_o": "h*e m"},
+        options=("n_heads", "n_kv_heads", "causal", "rope_base"),
+        integers=(),
+        result=_shape_of_x,
+        first="x",
+        differentiable=("x", "w_q", "w_k", "w_v", "w_o"),
+        required=("n_heads",),
+        heads={"h": "n_heads", "g": "n_kv_heads"},
+    ),
     "transformer_layer": Component(
         name="transformer_layer",
         arguments={"x": "b n m", **_LAYER_WEIGHTS},

@@ -26,6 +26,7 @@ from attnspec.oracle import (
     learned_positions_inputs,
     mla_cache_inputs,
     mla_inputs,
+    multi_head_attention_inputs,
     rms_norm_inputs,
     rope_streams_inputs,
     sinusoidal_inputs,
@@ -63,6 +64,7 @@ _ALL = (
     *rms_norm_inputs.FAMILIES,
     *mla_inputs.FAMILIES,
     *mla_cache_inputs.FAMILIES,
+    *multi_head_attention_inputs.FAMILIES,
     *transformer_layer_inputs.FAMILIES,
 )
 

@@ -35,10 +35,12 @@ def reference(component: str) -> Callable[..., Any]:
 
 
 KEYWORDS: Mapping[str, Mapping[str, Any]] = {
-    "mla": {"n_heads": 2}, "mla_absorbed": {"n_heads": 2},
+    "mla": {"n_heads": 2},
+    "mla_absorbed": {"n_heads": 2},
     "mla_decode": {"n_heads": 2},
     "transformer_layer": {"n_heads": 4, "n_kv_heads": 2},
-}  # fmt: skip
+    "multi_head_attention": {"n_heads": 4, "n_kv_heads": 2},
+}
 """Options without which there is no call."""
 
 
@@ -88,6 +90,7 @@ def call(component: str, dtype: torch.dtype) -> tuple[Any, ...]:
         "rms_norm": (x,),
         "decode_attention": (x[:, :2, :1], keys, keys[..., :3].sin(), positions[0, 3:]),
         "transformer_layer": (x[:, 0], layer_weights(dtype)),
+        "multi_head_attention": (x[:, 0], *[*layer_weights(dtype).values()][:4]),
         "mla": (x[:, 0], latent_weights(dtype)),
         "mla_absorbed": (x[:, 0], latent_weights(dtype)),
         "mla_cache": (x[:, 0], latent_weights(dtype)),

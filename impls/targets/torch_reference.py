@@ -9,6 +9,7 @@ from attnspec.impls.decode_attention import decode_attention
 from attnspec.impls.layer_norm import layer_norm
 from attnspec.impls.learned_positions import learned_positions
 from attnspec.impls.mla import mla, mla_absorbed, mla_cache, mla_decode
+from attnspec.impls.multi_head_attention import multi_head_attention
 from attnspec.impls.rms_norm import rms_norm
 from attnspec.impls.rope import rope, rope_apply
 from attnspec.impls.sinusoidal import sinusoidal
@@ -30,6 +31,7 @@ __all__ = [
     "mla_absorbed",
     "mla_cache",
     "mla_decode",
+    "multi_head_attention",
     "rms_norm",
     "rope",
     "rope_apply",
