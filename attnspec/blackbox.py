@@ -25,8 +25,9 @@ from attnspec.oracle.law import Inputs
 CALL, CLOCK, OUTPUT = ".call", ".clock", ".output"
 MOST_OUTPUT = 1 << 20
 """Bytes that a worker's output may grow to before it is emptied."""
-TAIL = 4000
-"""Characters of the output that are told of a process that ended."""
+TAIL = 40_000
+"""Characters of the output that are read of a process that ended: of a fatal signal Python writes
+a long list of modules below the place where it struck."""
 _IDLE = 0.0
 
 
@@ -72,10 +73,10 @@ def note(inputs: Inputs) -> None:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[None]:
-    """A call of the target: the clock runs, and its warnings are ignored, which are errors for
-    the suite's own code and tests."""
-    _set(time.monotonic())
+def running(grace: float = 0.0) -> Iterator[None]:
+    """A call of the target: the clock runs, from `grace` seconds on, and its warnings are ignored,
+    which are errors for the suite's own code and tests."""
+    _set(time.monotonic() + grace)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -102,7 +103,8 @@ class Left:
 
 
 def seconds_in_call(folder: Path, pid: int) -> float:
-    """For how long a worker has been in a call of the target; 0 where it is in none."""
+    """For how long a worker has been in a call of the target; 0 where it is in none, less while
+    its time does not count."""
     try:
         content = (folder / str(pid)).with_suffix(CLOCK).read_bytes()
         (since,) = struct.unpack("d", content)
@@ -125,9 +127,9 @@ def left(folder: Path, pid: int) -> Left:
     return Left(inputs, seconds_in_call(folder, pid), output)
 
 
-def trim(folder: Path) -> None:
-    """Empty the output of workers that write too much."""
-    for path in folder.glob(f"*{OUTPUT}"):
-        with contextlib.suppress(OSError):
-            if path.stat().st_size > MOST_OUTPUT:
-                os.truncate(path, 0)
+def trim(folder: Path, pid: int) -> None:
+    """Empty the output of a worker that writes too much."""
+    path = (folder / str(pid)).with_suffix(OUTPUT)
+    with contextlib.suppress(OSError):
+        if path.stat().st_size > MOST_OUTPUT:
+            os.truncate(path, 0)

@@ -89,7 +89,7 @@ def unpacked(content: bytes) -> tuple[Inputs, dict[str, Any]]:
             raise ValueError(f"it has format {told['format']}, and this version reads {FORMAT}")
         inputs = Inputs(
             arrays={name: arrays[name] for name in told["arrays"]},
-            options=_decoded(told["options"]),
+            options=dict(_decoded(told["options"])),
             numbers={name: int(n) for name, n in told["numbers"].items()},
             drawn=bytes.fromhex(told["drawn"]),
             **{name: told["call"][name] for name in _FIELDS},

@@ -101,10 +101,11 @@ class Crew:
 
     def _watched(self) -> None:
         while not self._over.wait(TICK):
-            blackbox.trim(self.folder)
             workers = [int(p.stem) for p in self.folder.glob(f"*{blackbox.CLOCK}")]
             alive = {pid: held for pid in workers if (held := _held(pid))}
             for pid, held in alive.items():
+                # of one that has ended, the output says why
+                blackbox.trim(self.folder, pid)
                 seconds = blackbox.seconds_in_call(self.folder, pid)
                 if seconds > self.limits.call:
                     self._stop(pid, "hangs", f"did not return within {self.limits.call:g} s")

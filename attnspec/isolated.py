@@ -31,6 +31,9 @@ HANGS = 2
 costs the whole time of a call."""
 INTERRUPTED = 130
 """Exit status of a process that Ctrl-C ends, by the custom of shells."""
+LOADING = 300.0
+"""Seconds that importing a target may take beyond those of a call: libraries take long to load
+on a busy machine, and to import one is no call."""
 LINES = 12
 """Lines of a process' last output that a message shows."""
 
@@ -107,7 +110,7 @@ _LOADED: dict[str, Loaded] = {}
 def loaded_here(given: str) -> Loaded:
     """The target, loaded once in each worker."""
     if given not in _LOADED:
-        with blackbox.running():
+        with blackbox.running(LOADING):
             _LOADED[given] = load(given)
     return _LOADED[given]
 
@@ -168,7 +171,7 @@ def _outcome(loaded: Loaded, law: Law, task: Task, effort: Effort, end: End) -> 
     last = "".join(f"\n    {line}" for line in last_lines(end.left.output))
     told = f"\nLast output:{last}" if last else ""
     inputs = end.left.inputs
-    if inputs is None or not end.left.running:
+    if inputs is None or end.left.running <= 0.0:
         text = f"{law.id}: {law.says}\nIt {end.says}, outside of its calls.{told}\nAgain: {command}"
         return replace(blank, text=text)
     arrays = loaded.declaration.arrays

@@ -10,6 +10,6 @@ class Limits:
     """Time and memory of one worker."""
 
     call: float = 120.0
-    """Seconds for one call of the target, or for importing it."""
+    """Seconds for one call of the target."""
     memory: float = 0.0
     """GiB that a worker may hold; 0 leaves it to the machine."""

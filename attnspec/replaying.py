@@ -160,7 +160,7 @@ def _answer(crew: Crew, future: ProcessFuture[Found]) -> Found:
         return future.result()
     except ProcessExpired as error:
         end = crew.end(error)
-        where = "" if end.left.running else ", outside of its calls"
+        where = "" if end.left.running > 0.0 else ", outside of its calls"
         text = "\n".join(last_lines(end.left.output))
         return Found("still failing", f"it {end.says}{where}", text)
 

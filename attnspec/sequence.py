@@ -24,14 +24,12 @@ def runs_of(
 ) -> Iterator[Run]:
     """A run of each target, in their order, each as it comes. One target is spread over all
     workers of the crew; of several each worker takes one at a time, as it takes longer to start a
-    process than to judge a small target. Raises OutOfTime between two targets, once the monotonic
-    clock is past the deadline."""
+    process than to judge a small target, and OutOfTime is raised between two of them once the
+    monotonic clock is past the deadline; a single one has its run with what is known."""
     if crew is not None and crew.workers > 1 and len(targets) > 1:
         yield from _side_by_side(targets, selection, effort, crew, deadline)
         return
     for target in targets:
-        if remaining(deadline) == 0.0:
-            raise OutOfTime
         yield _alone(target, selection, effort, crew, deadline)
 
 
