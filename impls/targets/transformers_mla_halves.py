@@ -30,6 +30,8 @@ TARGET = Target(
     name="transformers.mla_halves",
     # sines and cosines are formed in float32 whatever the dtype
     precision={"float64": {"tables": "float32"}},
+    # heads are counted by what is left of a tensor's size, which nothing does not tell
+    limits={"b": (1, 1024)},
     requires={"torch": "torch", "transformers": "transformers"},
 )
 
