@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from pebble import ProcessExpired
 
@@ -12,6 +14,7 @@ from attnspec.isolated import OutOfTime, loaded_here, remaining
 from attnspec.loading import Loaded
 from attnspec.outcome import Outcome, Run
 from attnspec.progress import bar
+from attnspec.rounds import rounds
 from attnspec.runner import Selection, run
 
 
@@ -25,12 +28,20 @@ def runs_of(
     """A run of each target, in their order, each as it comes. One target is spread over all
     workers of the crew; of several each worker takes one at a time, as it takes longer to start a
     process than to judge a small target, and OutOfTime is raised between two of them once the
-    monotonic clock is past the deadline; a single one has its run with what is known."""
-    if crew is not None and crew.workers > 1 and len(targets) > 1:
+    monotonic clock is past the deadline; a single one has its run with what is known. In tier
+    `deep` with a deadline each has rounds until its share of the time is over."""
+    by_time = effort.deep and deadline is not None
+    if crew is not None and crew.workers > 1 and len(targets) > 1 and not by_time:
         yield from _side_by_side(targets, selection, effort, crew, deadline)
         return
-    for target in targets:
-        yield _alone(target, selection, effort, crew, deadline)
+    for done, target in enumerate(targets):
+        if deadline is None or not by_time:
+            yield _alone(target, selection, effort, crew=crew, deadline=deadline)
+            continue
+        # each has its share of the time
+        until = time.monotonic() + (remaining(deadline) or 0.0) / (len(targets) - done)
+        once = partial(_alone, target, selection, crew=crew, deadline=until)
+        yield rounds(once, effort, until)
 
 
 def _side_by_side(
@@ -63,6 +74,7 @@ def _alone(
     target: Loaded,
     selection: Selection,
     effort: Effort,
+    *,
     crew: Crew | None,
     deadline: float | None,
 ) -> Run:
