@@ -22,11 +22,11 @@ H, D, E, P, C, R, M = 8, 12, 10, 4, 16, 14, 6
 """Heads, and widths that all differ."""
 
 
-class Peak(TorchDispatchMode):
+class Peak(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Elements of storages that operations made and that are alive at once, at most."""
 
     def __init__(self, given: list[Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.known = {t.untyped_storage().data_ptr() for t in given}
         self.alive: dict[int, int] = {}
         self.most = 0
@@ -87,7 +87,8 @@ def built(x: Tensor, cache: Any, w: Any, *, n_heads: int, rope_base: float = 1e4
     scores = query @ key.mT + right.over_tokens(query_r, key_r)
     shares = torch.softmax(scores * right.scale_of(query, query_r), -1)
     heads = shares @ right.by_head(latent @ w["w_uv"], n_heads)
-    return right.side_by_side(heads) @ w["w_o"]
+    output: Tensor = right.side_by_side(heads) @ w["w_o"]
+    return output
 
 
 def broadcast(x: Tensor, cache: Any, w: Any, *, n_heads: int) -> Tensor:
@@ -110,7 +111,7 @@ def test_both_ways_of_decoding_give_one_output() -> None:
     cache = (torch.randn(1, 5, C), torch.randn(1, 5, P))
     made = built(x.double(), tuple(t.double() for t in cache),
                  {n: t.double() for n, t in w.items()}, n_heads=H)  # fmt: skip
-    over = right.mla_decode(x.double(), tuple(t.double() for t in cache),
+    over = right.mla_decode(x.double(), (cache[0].double(), cache[1].double()),
                             {n: t.double() for n, t in w.items()}, n_heads=H)  # fmt: skip
     # a few hundred products of numbers of order 1: double precision keeps far more than this
     assert (made - over).abs().max() < 2.0**-20 * made.abs().max()
