@@ -88,6 +88,7 @@ def main() -> None:
               metavar="FILE", help="Write what fails now as such a file.")  # fmt: skip
 @options.file("--json", "Write the results as JSON.")
 @options.file("--junit", "Write the results as JUnit XML.")
+@options.file("--html", "Write the results as one HTML page.")
 @click.pass_context
 def verify(ctx: click.Context, /, **given: Any) -> None:
     """Run every law that applies to TARGET.

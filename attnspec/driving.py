@@ -12,9 +12,10 @@ from attnspec.cases import packed
 from attnspec.declaration import limits_of
 from attnspec.devices import one_thread
 from attnspec.diagnosis import Explanation, explanations
+from attnspec.elements import elements_of
 from attnspec.evidence import Evidence
 from attnspec.gradients import without_gradients
-from attnspec.judging import Judgement, LawError, judged
+from attnspec.judging import Judgement, LawError, judged, place_of
 from attnspec.loading import Loaded
 from attnspec.made import shown
 from attnspec.message import failure_text, repeat_command, summary
@@ -238,6 +239,7 @@ def _failed(
         diagnosis=tuple(e.id for e in explained),
         case=calls.code(arrays),
         call=_packed(simple),
+        elements=elements_of(judgement),
     )
 
 
@@ -263,13 +265,17 @@ def _explained(
         return ()
     alike = [(inputs, j) for inputs, j in swept.failures if j.kind == judgement.kind]
     passes = swept.passes[:KEPT_FAILING]
-    return explanations(
-        Evidence(
-            law, subject, alike, passes,
-            oracle=_oracle_of(law), forward=_forward_of(law), others=_others_of(law, subject),
-            shown=shown_call,
-        )
+    evidence = Evidence(
+        law, subject, alike, passes,
+        oracle=_oracle_of(law), forward=_forward_of(law), others=_others_of(law, subject),
+        shown=shown_call,
     )  # fmt: skip
+    try:
+        return explanations(evidence)
+    except Exception as error:
+        # a mistake of the suite beside its laws: it is told, and costs no run
+        place = place_of(error)
+        raise LawError(f"its diagnosis: {type(error).__name__}: {error} ({place})") from error
 
 
 def _others_of(law: Law, subject: Subject) -> list[Law]:

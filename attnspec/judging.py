@@ -80,6 +80,10 @@ def judged(law: Law, implementation: Implementation, inputs: Inputs) -> Judgemen
     except Breach as breach:
         return Judgement(breach=breach)
     except Exception as error:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(frame.filename).name}, line {frame.lineno}"
-        raise LawError(f"{law.id}: {type(error).__name__}: {error} ({place})") from error
+        raise LawError(f"{law.id}: {type(error).__name__}: {error} ({place_of(error)})") from error
+
+
+def place_of(error: Exception) -> str:
+    """Where in the suite an exception came from."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name}, line {frame.lineno}"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from attnspec.elements import Elements
 from attnspec.refusals import Refusals
 
 NOT_PROMISED = "is not promised"
@@ -42,6 +43,8 @@ class Outcome:
     """... and as the data of which a stored case consists, ..."""
     case_file: str = ""
     """... and where that is."""
+    elements: Elements | None = None
+    """What the worst comparison of that call looks like."""
     preset: str = ""
     """The tightest precision preset that the examples met, where the law compares with the
     exact value."""

@@ -109,6 +109,8 @@ def _deviation(comparison: Comparison, allowance: Array, place: str, fmt: Format
 
 def _scale(expected: Array) -> Array:
     finite = np.where(np.isfinite(expected), expected, 0.0)
+    if not finite.size:
+        return finite
     largest = float(np.abs(finite).max()) or 1.0
     rms = largest * float(np.sqrt(np.mean(np.square(finite / largest))))
     return np.asarray(np.maximum(np.abs(finite), rms))

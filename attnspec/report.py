@@ -35,7 +35,7 @@ def print_run(console: Console, run: Run) -> None:
     if run.interrupted:
         print_line(console, f"Ended by {run.ended_by}: this is what was known by then.", "yellow")
     print_problems(console, run.problems)
-    print_line(console, _verdict(run), VERDICTS[run.verdict])
+    print_line(console, verdict_text(run), VERDICTS[run.verdict])
 
 
 def print_problems(console: Console, problems: Sequence[str]) -> None:
@@ -84,10 +84,7 @@ def print_failures(console: Console, run: Run) -> None:
         if outcome.status == "fail":
             failed.setdefault(outcome.component, []).append(outcome)
     for group in failed.values():
-        # the first that is explained, or at least shows a call; laws stand in the order in which
-        # they tell most
-        shown = [o for o in group if o.diagnosis] or [o for o in group if o.case]
-        first = (shown or group)[0]
+        first = most_telling(group)
         print_line(
             console, f"{run.target} FAILS in {first.dtype} on {first.device}", STYLES["fail"]
         )
@@ -100,6 +97,13 @@ def print_failures(console: Console, run: Run) -> None:
         if len(others) > LISTED:
             print_line(console, f"  and {len(others) - LISTED} more reasons")
         console.print()
+
+
+def most_telling(failed: Sequence[Outcome]) -> Outcome:
+    """The first failure that is explained, or at least shows a call: laws stand in the order in
+    which they tell most."""
+    shown = [o for o in failed if o.diagnosis] or [o for o in failed if o.case]
+    return (shown or failed)[0]
 
 
 def _by_law(outcomes: Iterable[Outcome]) -> Iterator[str]:
@@ -170,7 +174,8 @@ def _guarantees(console: Console, outcomes: Sequence[Outcome]) -> None:
         )
 
 
-def _untested(console: Console, run: Run) -> None:
+def untested_by_reason(run: Run) -> dict[str, list[str]]:
+    """What was not tested, by the reason."""
     lines: dict[str, list[str]] = {}
     for entry in run.untested:
         name = f"{entry.component}({entry.option})" if entry.option else entry.component
@@ -179,6 +184,11 @@ def _untested(console: Console, run: Run) -> None:
         # shares of guarantees are listed on their own
         if outcome.status == "not-tested" and not outcome.reason.endswith(NOT_PROMISED):
             lines.setdefault(outcome.reason, []).append(f"{outcome.law} {outcome.dtype}")
+    return lines
+
+
+def _untested(console: Console, run: Run) -> None:
+    lines = untested_by_reason(run)
     if not lines:
         return
     print_line(console, "Not tested:")
@@ -193,7 +203,8 @@ def _few(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + more
 
 
-def _verdict(run: Run) -> str:
+def verdict_text(run: Run) -> str:
+    """The verdict in a line."""
     failed = len({o.law for o in run.outcomes if o.status == "fail"})
     passed = len({o.law for o in run.outcomes if o.status == "pass"})
     errors = [o.error for o in run.outcomes if o.error]

@@ -25,7 +25,7 @@ from attnspec.judging import LawError
 from attnspec.known import Entry, known_failures, known_text, unmatched, with_known
 from attnspec.limits import Limits
 from attnspec.listing import print_score
-from attnspec.loading import Loaded, load
+from attnspec.loading import Loaded, load, missing
 from attnspec.outcome import Run
 from attnspec.progress import bar
 from attnspec.report import (
@@ -41,6 +41,7 @@ from attnspec.sequence import runs_of
 from attnspec.usage import UsageError
 
 CASES = Path(".attnspec", "cases")
+HTML_NEEDS = {"jinja2": "jinja2", "matplotlib": "matplotlib"}
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Request:
     write_known_file: Path | None = None
     json_file: Path | None = None
     junit_file: Path | None = None
+    html_file: Path | None = None
 
 
 def verified(console: Console, request: Request) -> int:
@@ -79,7 +81,7 @@ def verified(console: Console, request: Request) -> int:
         choices.known_devices(request.devices),
     )
     effort = Effort(request.seed, choices.known_tier(request.tier), request.examples or 0)
-    for path in (request.json_file, request.junit_file, request.write_known_file):
+    for path in _files(request):
         if path is not None:
             check_writable(path)
     entries = known_failures(request.known_file) if request.known_file else ()
@@ -95,7 +97,7 @@ def verified(console: Console, request: Request) -> int:
     known = KNOWN_TO_FAIL if request.every else {}
     if len(runs) > 1 or skipped:
         print_comparison(console, runs, skipped, known)
-    _write(request, runs, entries)
+    _write(request, runs, entries, skipped)
     return 2 if stopped else _exit_status(runs, known)
 
 
@@ -183,7 +185,19 @@ def _with_problems(console: Console, result: Run, problems: tuple[str, ...]) -> 
     return replace(result, problems=(*result.problems, *problems))
 
 
-def _write(request: Request, runs: Sequence[Run], entries: Sequence[Entry]) -> None:
+def _files(request: Request) -> tuple[Path | None, ...]:
+    """Those to write. Raises UsageError if what writes one of them is not installed."""
+    if request.html_file is not None and (lacking := missing(HTML_NEEDS)):
+        raise UsageError(
+            f"--html needs {', '.join(lacking)}, which is not installed: "
+            "pip install 'attnspec[docs]'"
+        )
+    return (request.json_file, request.junit_file, request.html_file, request.write_known_file)
+
+
+def _write(
+    request: Request, runs: Sequence[Run], entries: Sequence[Entry], skipped: Mapping[str, str]
+) -> None:
     if request.write_known_file is not None:
         written(request.write_known_file, known_text(runs, entries))
     if request.json_file is not None:
@@ -192,6 +206,10 @@ def _write(request: Request, runs: Sequence[Run], entries: Sequence[Entry]) -> N
         written(request.json_file, json_text(objects[0] if single else {"runs": objects}))
     if request.junit_file is not None:
         written(request.junit_file, as_junit(runs))
+    if request.html_file is not None:
+        from attnspec.html_report import as_html
+
+        written(request.html_file, as_html(runs, skipped))
 
 
 def _exit_status(runs: Sequence[Run], known: Mapping[str, str]) -> int:
