@@ -36,6 +36,8 @@ TICK = 0.1
 RESERVE = 0.04
 """Share of the machine's memory below which the largest worker is stopped: the system would soon
 stop one of its own choosing, not always a worker."""
+GOODBYE = 10.0
+"""Seconds that the workers have to end before they are made to."""
 SICK = 77
 """Exit status of a worker that ends itself since its device answers with errors only."""
 GIB = 1 << 30
@@ -60,6 +62,7 @@ class Crew:
         self.folder = Path()
         self._stopped: dict[int, tuple[str, str]] = {}
         self._over = threading.Event()
+        self._started = False
 
     def __enter__(self) -> Self:
         self.folder = Path(tempfile.mkdtemp(prefix="attnspec-"))
@@ -83,13 +86,21 @@ class Crew:
         # whatever runs still is of no use to anybody
         with without_interrupts():
             self._pool.stop()  # type: ignore[no-untyped-call]
-            self._pool.join()
+            with contextlib.suppress(TimeoutError):
+                self._pool.join(timeout=GOODBYE)
             self._over.set()
             self._watch.join()
+            for pid in self._workers():
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def submit(self, work: Callable[..., T], *arguments: Any) -> ProcessFuture[T]:
         """The future of a task. It raises `ProcessExpired` if the task's process ends."""
+        if self._started:
+            return self._pool.schedule(work, args=arguments)
+        self._started = True
+        # the workers start now, and inherit that Ctrl-C is not for them
         with without_interrupts():
             return self._pool.schedule(work, args=arguments)
 
@@ -101,8 +112,7 @@ class Crew:
 
     def _watched(self) -> None:
         while not self._over.wait(TICK):
-            workers = [int(p.stem) for p in self.folder.glob(f"*{blackbox.CLOCK}")]
-            alive = {pid: held for pid in workers if (held := _held(pid))}
+            alive = {pid: held for pid in self._workers() if (held := _held(pid))}
             for pid, held in alive.items():
                 # of one that has ended, the output says why
                 blackbox.trim(self.folder, pid)
@@ -116,6 +126,12 @@ class Crew:
                 pid = max(alive, key=lambda p: alive[p])
                 used = f"used {alive[pid] / GIB:.1f} GiB, nearly all the memory that was left"
                 self._stop(pid, "memory", used)
+
+    def _workers(self) -> list[int]:
+        """The workers that live and began. A number of one that ended may be another's by now."""
+        here = {child.pid for child in psutil.Process().children()}
+        began = (int(path.stem) for path in self.folder.glob(f"*{blackbox.CLOCK}"))
+        return [pid for pid in began if pid in here]
 
     def _stop(self, pid: int, kind: str, says: str) -> None:
         self._stopped.setdefault(pid, (kind, f"{says}, and was stopped"))

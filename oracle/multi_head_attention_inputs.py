@@ -115,7 +115,8 @@ def legal_shapes(
         if fitting:
             found[(b, n, m, h, nearest(g, fitting), *rest)] = None
     if not found:
-        raise ValueError("no numbers of heads fit each other under the limits")
+        without = "" if "n_kv_heads" in scope.accepts else " without the option n_kv_heads"
+        raise ValueError(f"no numbers of heads fit each other under the limits{without}")
     return tuple(found)
 
 
@@ -146,8 +147,9 @@ def forms(
         bases = tuple(b for b in bases if (b.get("rope_base") is not None) == turned)
     if causal is not None:
         orders = tuple(o for o in orders if o.get("causal", False) == causal)
-    if not bases or not orders:
-        raise ValueError("the function takes no option that such a call needs")
+    for name, left in (("rope_base", bases), ("causal", orders)):
+        if not left:
+            raise ValueError(f"such a call needs the option {name}, which is not accepted")
     still = tuple(b for b in bases if b.get("rope_base") is None)
     return tuple(
         Form(shape, {**_heads(scope, shape, turn + k), **asked[(3 * turn + 2 * k) % len(asked)]})

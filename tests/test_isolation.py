@@ -130,17 +130,20 @@ def test_an_ended_run_leaves_a_valid_report(tmp_path: Path, way: str) -> None:
              "--json", "out.json", "--junit", "out.xml"]  # fmt: skip
     words += ["--time-limit", "8"] if way == "its time limit" else []
     root = Path(attnspec.__file__).parents[1]
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "attnspec", *words], cwd=tmp_path, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         env={**os.environ, "PYTHONPATH": str(root)},
-    )  # fmt: skip
-    if way == "Ctrl-C":
-        while not (tmp_path / "reached").exists():
-            assert process.poll() is None
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
+    ) as process:  # fmt: skip
+        try:
+            while way == "Ctrl-C" and not (tmp_path / "reached").exists():
+                assert process.poll() is None
+                time.sleep(0.05)
+            if way == "Ctrl-C":
+                process.send_signal(signal.SIGINT)
+            output, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 2, output
     assert "Traceback" not in output
     assert f"Ended by {way}" in output

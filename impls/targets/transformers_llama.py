@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 TARGET = Target(
     name="transformers.llama",
+    # its weights are formed in float32 for float64, too
+    dtypes=("float32", "bfloat16", "float16"),
     conventions={"rope.layout": "half"},
     # values have the width of keys: one width is judged
     limits={"multi_head_attention": {"d": {4}, "e": {4}}},
