@@ -24,6 +24,7 @@ from safetensors.numpy import load, save
 
 from attnspec import __version__
 from attnspec.files import written
+from attnspec.oracle.callee import as_plain, from_plain
 from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.family import LAYOUTS
 from attnspec.oracle.law import Inputs
@@ -70,6 +71,7 @@ def packed(inputs: Inputs, about: Mapping[str, Any] | None = None) -> bytes:
         "call": {name: getattr(inputs, name) for name in _FIELDS},
         "options": _encoded(dict(inputs.options)),
         "numbers": dict(inputs.numbers),
+        "callees": {name: as_plain(callee) for name, callee in inputs.callees.items()},
         "drawn": inputs.drawn.hex(),
         "about": dict(about or {}),
     }
@@ -91,6 +93,8 @@ def unpacked(content: bytes) -> tuple[Inputs, dict[str, Any]]:
             arrays={name: arrays[name] for name in told["arrays"]},
             options=dict(_decoded(told["options"])),
             numbers={name: int(n) for name, n in told["numbers"].items()},
+            # calls stored before there were any have none
+            callees={name: from_plain(c) for name, c in told.get("callees", {}).items()},
             drawn=bytes.fromhex(told["drawn"]),
             **{name: told["call"][name] for name in _FIELDS},
         )
@@ -184,8 +188,8 @@ def _check_call(inputs: Inputs) -> None:
     row = COMPONENTS.get(inputs.component)
     if row is None:
         raise ValueError(f"there is no component {inputs.component!r}")
-    lacking = [name for name in (*row.arguments, *row.numbers)
-               if name not in (*inputs.arrays, *inputs.numbers)]  # fmt: skip
+    lacking = [name for name in (*row.arguments, *row.callees, *row.numbers)
+               if name not in (*inputs.arrays, *inputs.callees, *inputs.numbers)]  # fmt: skip
     if lacking:
         raise ValueError(f"{row.name} needs {', '.join(lacking)}")
     if inputs.dtype not in (*DTYPES, *INDEX_TYPES) or inputs.layout not in LAYOUTS:

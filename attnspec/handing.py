@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from attnspec import memory
 from attnspec.arrays import Crossing
+from attnspec.oracle.callee import Heard
 from attnspec.oracle.law import Record
 from attnspec.oracle.precision import numpy_type
 
@@ -48,6 +49,11 @@ def handed(
     return Handed(name, values, dtype, where, given, now)
 
 
+def given(tensors: Sequence[Handed]) -> dict[str, Any]:
+    """What the target gets for each tensor."""
+    return {tensor.name: tensor.given for tensor in tensors}
+
+
 Bundle = tuple[dict[str, Any], dict[str, Any]]
 """A dict that was handed over, and what it held then."""
 
@@ -59,6 +65,8 @@ class Latest:
     tensors: Sequence[Handed] | None = None
     """None before the first call."""
     bundles: Sequence[Bundle] = ()
+    heard: list[Callable[[], Heard]] = field(default_factory=list)
+    """What the functions that were handed over were given."""
 
     def record(self) -> Record:
         """Every byte of the tensors' buffers, guard zones included, their forms, and which

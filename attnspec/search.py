@@ -217,8 +217,8 @@ def chosen(inputs: Inputs) -> tuple[str, ...]:
 def key(inputs: Inputs) -> bytes:
     """Tells calls apart by everything that a law may look at."""
     head = (inputs.component, inputs.dtype, sorted(inputs.options.items()),
-            sorted(inputs.numbers.items()), inputs.layout, inputs.pattern, inputs.signed,
-            inputs.seed)  # fmt: skip
+            sorted(inputs.numbers.items()), sorted(inputs.callees.items()),
+            inputs.layout, inputs.pattern, inputs.signed, inputs.seed)  # fmt: skip
     digest = hashlib.blake2b(repr(head).encode(), digest_size=16)
     for name, values in inputs.arrays.items():
         digest.update(f"{name}{values.shape}{values.dtype.str}".encode())

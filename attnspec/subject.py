@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from attnspec import gradients, handing, passes, results
+from attnspec import callees, gradients, handing, passes, results
 from attnspec.arrays import crossing
 from attnspec.blackbox import running
 from attnspec.declaration import limits_of
 from attnspec.handing import Handed, Latest
 from attnspec.loading import Loaded, backward_name
 from attnspec.made import Diary, Made
+from attnspec.oracle.callee import Heard
 from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.law import Breach, Inputs, Record
 from attnspec.oracle.literal import Upstream
@@ -145,7 +146,7 @@ class Subject:
     def _from_backward(
         self, own: Callable[..., Any], inputs: Inputs, tensors: list[Handed], above: Handed
     ) -> Any:
-        arguments, options = self._passed(inputs, _given(tensors))
+        arguments, options = self._passed(inputs, handing.given(tensors))
         for option in results.choosing(self.row, inputs):
             # the gradient is that of the first result, whatever else is returned
             del options[option]
@@ -183,7 +184,7 @@ class Subject:
     ) -> tuple[Any, list[Any]]:
         """The first result of a call that autograd keeps track of, and the tensors of which it
         keeps the gradients: those wanted, or all."""
-        given = _given(tensors)
+        given = handing.given(tensors)
         leaves = {
             name: gradients.leaf(given[name])
             for name in self.row.differentiable
@@ -204,7 +205,7 @@ class Subject:
     def _result(self, inputs: Inputs, layout: str | None) -> Any:
         tensors = self._handed(inputs, layout)
         self.latest.tensors = tensors
-        arguments, options = self._passed(inputs, _given(tensors))
+        arguments, options = self._passed(inputs, handing.given(tensors))
         return self._guarded(self.function, arguments, options)
 
     def refuses(self, inputs: Inputs) -> bool:
@@ -250,6 +251,10 @@ class Subject:
         """Every byte handed over in the latest call, guard zones included: as it was, made anew
         from the inputs, and as it is. Raises RuntimeError before the first call."""
         return self.latest.record()
+
+    def seen(self) -> tuple[Heard, ...]:
+        """What the functions that the latest call handed over were given, in their order."""
+        return tuple(ear() for ear in self.latest.heard)
 
     def written(self) -> str:
         """What the latest call did to the memory that it was handed, in words; empty where it
@@ -301,6 +306,9 @@ class Subject:
 
     def _passed(self, inputs: Inputs, given: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of a call. Its dicts are kept, with what they held."""
+        arrays, self.latest.heard = self.loaded.declaration.arrays, []
+        made = callees.made(inputs.callees, arrays, self.functions, self.latest.heard)
+        given = {**given, **made}
         found = passed(self.row, inputs, given, crossing=self._crossing, device=self.device)
         self.latest.bundles = [(a, dict(a)) for a in found[0] if isinstance(a, dict)]
         return found
@@ -309,8 +317,3 @@ class Subject:
         return handing.handed(
             name, values, dtype, layout, crossing=self._crossing, device=self.device
         )
-
-
-def _given(tensors: Sequence[Handed]) -> dict[str, Any]:
-    """What the target gets for each tensor."""
-    return {tensor.name: tensor.given for tensor in tensors}

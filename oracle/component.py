@@ -60,6 +60,8 @@ class Component:
     numbers: Mapping[str, str] = field(default_factory=dict)
     """Whole numbers that are passed by position, after the arrays, with the axes whose sizes they
     are."""
+    callees: tuple[str, ...] = ()
+    """Functions that are passed by position, after the arrays."""
     whole: bool = False
     """Whether the result holds whole numbers, of any integer dtype."""
     keywords: Mapping[str, str] = field(default_factory=dict)
@@ -83,11 +85,11 @@ class Component:
 
     @property
     def positional(self) -> tuple[str, ...]:
-        """Arguments that are passed by position, in their order: arrays, bundles of them, whole
-        numbers."""
+        """Arguments that are passed by position, in their order: arrays, bundles of them,
+        functions, whole numbers."""
         holder = {array: name for name, bundle in self.bundles.items() for array in bundle.arrays}
         arguments = dict.fromkeys(holder.get(array, array) for array in self.arguments)
-        return (*arguments, *self.numbers)
+        return (*arguments, *self.callees, *self.numbers)
 
     @property
     def axes(self) -> frozenset[str]:

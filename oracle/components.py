@@ -241,6 +241,17 @@ COMPONENTS: Mapping[str, Component] = {
         required=("n_heads",),
         heads={"h": "n_heads", "g": "n_kv_heads"},
     ),
+    "residual_block": Component(
+        name="residual_block",
+        arguments={"x": "... m"},
+        options=("placement",),
+        integers=(),
+        result=_shape_of_x,
+        first="x",
+        differentiable=("x",),
+        callees=("sublayer", "norm"),
+        required=("placement",),
+    ),
     "mla": _mla("mla"),
     "mla_absorbed": _mla("mla_absorbed"),
     "mla_cache": Component(

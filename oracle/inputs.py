@@ -27,6 +27,7 @@ from attnspec.oracle import (
     mla_cache_inputs,
     mla_inputs,
     multi_head_attention_inputs,
+    residual_block_inputs,
     rms_norm_inputs,
     rope_streams_inputs,
     sinusoidal_inputs,
@@ -62,6 +63,7 @@ _ALL = (
     *rope_streams_inputs.FAMILIES,
     *layer_norm_inputs.FAMILIES,
     *rms_norm_inputs.FAMILIES,
+    *residual_block_inputs.FAMILIES,
     *mla_inputs.FAMILIES,
     *mla_cache_inputs.FAMILIES,
     *multi_head_attention_inputs.FAMILIES,
@@ -200,6 +202,7 @@ def generator(inputs: Inputs, purpose: str) -> np.random.Generator:
 def description(inputs: Inputs) -> str:
     """One line: shapes, options, pattern, layout, seed."""
     words = [f"{name} {' x '.join(map(str, a.shape))}" for name, a in inputs.arrays.items()]
-    words += [f"{n}={v!r}" for n, v in (*inputs.numbers.items(), *inputs.options.items())]
+    more = (*inputs.callees.items(), *inputs.numbers.items(), *inputs.options.items())
+    words += [f"{n}={v!r}" for n, v in more]
     told = (", ".join(words), inputs.dtype, inputs.pattern, inputs.layout, f"seed {inputs.seed}")
     return "; ".join(part for part in told if part)

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from attnspec.oracle.callee import Callee, Heard
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.precision import Contract
 
@@ -32,6 +33,8 @@ class Inputs:
     name of one, and `device` only says that the device is named, whichever it is."""
     numbers: Mapping[str, int] = field(default_factory=dict)
     """Whole numbers that are passed by position, after the arrays."""
+    callees: Mapping[str, Callee] = field(default_factory=dict)
+    """Functions that are passed by position, after the arrays."""
     layout: str = "contiguous"
     """How the floating arrays lie in memory, one of `inputs.LAYOUTS`."""
     pattern: str = ""
@@ -47,7 +50,8 @@ class Inputs:
     def __repr__(self) -> str:
         """The call without its values: Hypothesis prints calls, and warns of long ones."""
         words = [f"{name}{list(a.shape)}" for name, a in self.arrays.items()]
-        words += [f"{n}={v!r}" for n, v in (*self.numbers.items(), *self.options.items())]
+        more = (*self.callees.items(), *self.numbers.items(), *self.options.items())
+        words += [f"{n}={v!r}" for n, v in more]
         told = ", ".join(words)
         return f"<{self.component}({told}) {self.dtype}, {self.layout}, seed {self.seed}>"
 
@@ -58,6 +62,10 @@ class Inputs:
     def with_arrays(self, **arrays: Array) -> Inputs:
         """The same call with other values."""
         return replace(self, arrays={**self.arrays, **arrays}, drawn=b"")
+
+    def with_callees(self, **callees: Callee) -> Inputs:
+        """The same call with other functions."""
+        return replace(self, callees={**self.callees, **callees}, drawn=b"")
 
     def with_numbers(self, **numbers: int) -> Inputs:
         """The same call with other whole numbers."""
@@ -140,6 +148,9 @@ class Implementation(Protocol):
 
     def memory(self) -> Record:
         """Every byte handed over in the latest call, guard zones included, before and after."""
+
+    def seen(self) -> tuple[Heard, ...]:
+        """What the functions that the latest call handed over were given, in their order."""
 
     def refuses(self, inputs: Inputs) -> bool:
         """Whether it raises an exception, of any kind, on a call on which one is due."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.oracle.callee import written
 from attnspec.oracle.component import Bundle
 from attnspec.oracle.components import COMPONENTS
 from attnspec.oracle.family import UNIFORM, repeated, repeated_axis
@@ -65,6 +66,8 @@ def literal(
     for name in (*component.arguments, *keywords):
         body += _placed(name, inputs.arrays[name], inputs.dtype, inputs.layout, form)
     body += [_bundled(name, bundle) for name, bundle in component.bundles.items()]
+    for name, callee in inputs.callees.items():
+        body += written(name, callee, torch=torch)
     numbers = inputs.numbers
     arguments = [f"{numbers[n]!r}" if n in numbers else n for n in component.positional]
     arguments += [f"{name}={name}" for name in keywords]

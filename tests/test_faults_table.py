@@ -40,6 +40,7 @@ KEYWORDS: Mapping[str, Mapping[str, Any]] = {
     "mla_decode": {"n_heads": 2},
     "transformer_layer": {"n_heads": 4, "n_kv_heads": 2},
     "multi_head_attention": {"n_heads": 4, "n_kv_heads": 2},
+    "residual_block": {"placement": "pre"},
 }
 """Options without which there is no call."""
 
@@ -91,6 +92,7 @@ def call(component: str, dtype: torch.dtype) -> tuple[Any, ...]:
         "decode_attention": (x[:, :2, :1], keys, keys[..., :3].sin(), positions[0, 3:]),
         "transformer_layer": (x[:, 0], layer_weights(dtype)),
         "multi_head_attention": (x[:, 0], *[*layer_weights(dtype).values()][:4]),
+        "residual_block": (x, lambda y: 2.0 * y.roll(1, -1), lambda y: 4.0 * y),
         "mla": (x[:, 0], latent_weights(dtype)),
         "mla_absorbed": (x[:, 0], latent_weights(dtype)),
         "mla_cache": (x[:, 0], latent_weights(dtype)),

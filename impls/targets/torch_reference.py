@@ -10,6 +10,7 @@ from attnspec.impls.layer_norm import layer_norm
 from attnspec.impls.learned_positions import learned_positions
 from attnspec.impls.mla import mla, mla_absorbed, mla_cache, mla_decode
 from attnspec.impls.multi_head_attention import multi_head_attention
+from attnspec.impls.residual_block import residual_block
 from attnspec.impls.rms_norm import rms_norm
 from attnspec.impls.rope import rope, rope_apply
 from attnspec.impls.sinusoidal import sinusoidal
@@ -32,6 +33,7 @@ __all__ = [
     "mla_cache",
     "mla_decode",
     "multi_head_attention",
+    "residual_block",
     "rms_norm",
     "rope",
     "rope_apply",
