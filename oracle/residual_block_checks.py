@@ -19,7 +19,7 @@ from attnspec.oracle.law import Breach, Implementation, Inputs
 from attnspec.oracle.precision import NUMPY_TYPES
 from attnspec.oracle.residual_block_inputs import SMALL
 from attnspec.oracle.residual_block_values import moved_of, placement_of, residual_block
-from attnspec.oracle.rounding import formed
+from attnspec.oracle.rounding import added, formed
 
 Array = np.ndarray[Any, Any]
 
@@ -117,11 +117,8 @@ def telescopes(implementation: Implementation, inputs: Inputs) -> list[Compariso
     for call in calls:
         now = call.with_arrays(x=stream)
         branch = moved_of(now, "sublayer").of(moved_of(now, "norm").of(stream))
-        added = total + branch
-        back = added - total
-        # what float64 loses of that sum, exactly
-        lost |= (total - (added - back)) + (branch - back) != 0.0
-        total, size = added, size + np.abs(branch)
+        total, inexact = added(total, branch)
+        size, lost = size + np.abs(branch), lost | inexact
         room = room + residual_block(implementation, now).allowance
         stream = implementation(now)
     room = room + np.where(lost, formed(size, BLOCKS), 0.0)

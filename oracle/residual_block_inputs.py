@@ -79,6 +79,11 @@ ADDING: tuple[Moved, ...] = (
 """Sublayers beside which no stream vanishes, which a norm would divide by."""
 
 
+def _five(width: int) -> bool:
+    """Whether two numbers that the gradient of a row can't have leave most of it."""
+    return width > 4
+
+
 def _own(function: str) -> tuple[Layers, ...]:
     return tuple(Layers(s, Own(function, eps)) for eps in (None, 1e-3, 0.0625) for s in ADDING)
 
@@ -139,8 +144,12 @@ VALUES: tuple[Pattern, ...] = tuple(
         "midpoints", "heavy-tailed", "spike", "normal", "midpoints", "normal",
     )
 )  # fmt: skip
-PLAIN_VALUES: tuple[Pattern, ...] = tuple(
-    PATTERNS[name] for name in ("small integers", "signs", "halves", "one-hot rows", "midpoints")
+PLAIN_VALUES: tuple[Pattern, ...] = (
+    PATTERNS["small integers"],
+    PATTERNS["midpoints"],
+    *(rows for rows in SPREAD if rows.name == "normal"),
+    PATTERNS["midpoints"],
+    *(rows for rows in SPREAD if rows.name == "normal"),
 )
 """Numbers about 1."""
 
@@ -183,6 +192,16 @@ FAMILIES: tuple[Family, ...] = (
             f"residual_block_{norm}", f"rows of different entries, with the target's {norm}",
             extras=_own(norm),
             forms=partial(_forms, need=several),
+            patterns=_NORMED,
+        )
+        for norm in ("layer_norm", "rms_norm")
+    ),
+    *(
+        _family(
+            f"residual_block_{norm}_gradients",
+            f"rows of five and more, of different entries, with the target's {norm}",
+            extras=_own(norm),
+            forms=partial(_forms, need=_five),
             patterns=_NORMED,
         )
         for norm in ("layer_norm", "rms_norm")

@@ -27,6 +27,14 @@ def formed(size: Array, terms: int) -> Array:
     return gamma(terms, own.roundoff) * size + np.minimum(size, terms * own.normal)
 
 
+def added(one: Array, other: Array) -> tuple[Array, Array]:
+    """A sum that a law forms in float64, and where it is not exact (Knuth's two-sum)."""
+    total = one + other
+    back = total - one
+    lost: Array = (one - (total - back)) + (other - back) != 0.0
+    return total, lost
+
+
 def representable(values: Array, fmt: Format) -> Array:
     """Where a float64 that is known to be exact is a number of the format too. For float64
     itself only integers are known to be."""

@@ -78,6 +78,21 @@ def residual_block(placement: str, norm: str) -> Definition:
 
 
 @cache
+def residual_sum() -> Definition:
+    """x[a, c], branch[a, c] -> y[a, c]: the sum of a stream and a branch, which a block's backward
+    pass forms too, of what comes back past the branch and through it."""
+    branch = sp.IndexedBase("branch", shape=(_rows, _d), real=True)
+    return Definition(
+        "residual_block.sum",
+        rnd(_x[_a, _c] + branch[_a, _c], "output"),
+        ((_a, _rows), (_c, _d)),
+        (_x, branch),
+        (_rows, _d),
+    )
+
+
+@cache
 def definitions() -> tuple[Definition, ...]:
     """The definitions of this file, one for each convention or part."""
-    return tuple(residual_block(placement, norm) for placement in PLACEMENTS for norm in NORMS)
+    blocks = (residual_block(placement, norm) for placement in PLACEMENTS for norm in NORMS)
+    return (*blocks, residual_sum())

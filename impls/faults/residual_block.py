@@ -59,7 +59,7 @@ def _mean_removed(x: Tensor, sublayer: Layer, norm: Layer) -> Tensor:
     return norm((rows - rows.mean(dim=0) + rows[:1]).reshape(x.shape) + sublayer(x))
 
 
-def _with(norm: Callable[..., Any], functions: Functions) -> Functions:
+def with_norm(norm: Callable[..., Any], functions: Functions) -> Functions:
     """The right norm of the same target beside it."""
     return lambda: {**functions(), norm.__name__: norm}
 
@@ -85,7 +85,7 @@ FAULTS = (
         "adds the branch to the rows that layer_norm gave, where x is due",
         "Add the branch to the stream as it was before layer_norm.",
         "with_layer_norm",
-        _with(layer_norms.layer_norm, by_placement(pre=_skip_of_normed)),
+        with_norm(layer_norms.layer_norm, by_placement(pre=_skip_of_normed)),
         report="SHI-Labs/Compact-Transformers #25",
     ),
     _fault(
@@ -101,7 +101,7 @@ FAULTS = (
         "normalises what the sublayer gave by rms_norm, and adds x to it as it is",
         "Hand the sum of both to rms_norm.",
         "with_rms_norm",
-        _with(
+        with_norm(
             rms_norms.rms_norm, by_placement(post=lambda x, sublayer, norm: x + norm(sublayer(x)))
         ),
     ),
