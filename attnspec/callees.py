@@ -77,7 +77,10 @@ def _moved(callee: Moved, x: Any) -> Any:
     """In the dtype of `x`, and of the kind that it is of."""
     kind = _kind(x)
     if kind == "dlpack":
-        return Exchange(_moved(callee, _imported(x)))
+        found = Exchange(_moved(callee, _imported(x)))
+        # a target's own array comes back as one where its library says how
+        namespace = getattr(x, "__array_namespace__", None)
+        return found if namespace is None else namespace().from_dlpack(found)
     if not x.ndim:
         raise Breach("shape", "called a callable with a single number; expected rows of channels")
     factor = callee.factor(x.shape[-1])
