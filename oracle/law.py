@@ -166,7 +166,8 @@ class Breach(Exception):
         """What its author can do about it, where that is known."""
         self.kind = kind
         """`raises`, `type`, `shape`, `dtype`, `device`, `gradient`, `accepts` (a result where an
-        exception is due) or `declined` (NotImplementedError)."""
+        exception is due), `called` (a function that it was given, with something else than is due)
+        or `declined` (NotImplementedError)."""
 
 
 Kind = Literal["oracle", "exact", "probe", "reduced", "equivariance", "form", "gradient"]

@@ -47,6 +47,10 @@ LAWS: tuple[Law, ...] = (
             "residual_block.sum_in_bfloat16",
             "residual_block.norm_of_branch",
         ),
+        blind_to=(
+            "residual_block.norm_called_twice",
+            "residual_block.sublayer_called_twice",
+        ),
     ),
     _law(
         "zero_sublayer",
@@ -65,6 +69,7 @@ LAWS: tuple[Law, ...] = (
             "residual_block.stream_in_half",
             "residual_block.skip_scaled",
         ),
+        blind_to=("residual_block.branch_subtracted",),
     ),
     _law(
         "sublayer_is_given",

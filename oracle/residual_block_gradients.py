@@ -27,6 +27,7 @@ from attnspec.oracle.residual_block_values import (
     moved_of,
     others,
     placement_of,
+    residual_block,
 )
 from attnspec.oracle.rounding import added, formed
 
@@ -88,6 +89,20 @@ def own_norm(implementation: Implementation, inputs: Inputs) -> list[Comparison]
     return [close("gradient of x", actual, right, implementation.dtype)]
 
 
+def recorded(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
+    """Where gradients will be asked for, norm and sublayer are called as where not, and the output
+    is what it should be."""
+    actual = implementation.recorded(inputs)
+    names = [once.name for once in implementation.seen()]
+    counts = np.array([float(names.count(name)) for name in inputs.callees])
+    right = residual_block(implementation, inputs)
+    return [
+        close("output where gradients are recorded", actual, right, implementation.dtype),
+        same(f"how often {' and '.join(inputs.callees)} are called", counts,
+             np.ones(len(inputs.callees)), "float64"),
+    ]  # fmt: skip
+
+
 def _repeats(inputs: Inputs) -> bool:
     return inputs.arrays["x"].ndim > 1
 
@@ -142,6 +157,19 @@ LAWS: tuple[Law, ...] = (
             "residual_block.gradient_skip_doubled",
             "residual_block.gradient_skip_past_norm",
         ),
+        blind_to=("residual_block.gradient_branch_detached",),
+    ),
+    _law(
+        "same_with_gradients",
+        "where gradients will be asked for, the output is the same, and norm and sublayer are "
+        "called once each",
+        "training takes another way: a branch is dropped, scaled or run twice",
+        recorded,
+        inputs="residual_block",
+        rejects=(
+            "residual_block.gradient_branch_dropped_in_training",
+            "residual_block.gradient_branch_run_for_autograd",
+        ),
     ),
     _law(
         "gradients_of_opposite_sublayers",
@@ -153,6 +181,10 @@ LAWS: tuple[Law, ...] = (
         rejects=(
             "residual_block.gradient_skip_through_norm",
             "residual_block.gradient_mean_of_paths",
+        ),
+        blind_to=(
+            "residual_block.gradient_branch_detached",
+            "residual_block.gradient_branch_halved",
         ),
     ),
     _law(

@@ -50,6 +50,19 @@ def _branch_dropped(x: Tensor, sublayer: Layer, norm: Layer) -> Tensor:
     return norm(x + (sublayer(x.detach())))
 
 
+def _dropped_in_training(x: Tensor, sublayer: Layer, norm: Layer) -> Tensor:
+    branch = sublayer(norm(x))
+    # as where the branch of every second call is dropped
+    return x + (0.0 if x.requires_grad else 1.0) * branch
+
+
+def _run_for_autograd(x: Tensor, sublayer: Layer, norm: Layer) -> Tensor:
+    if x.requires_grad:
+        with torch.no_grad():
+            sublayer(x)
+    return norm(x + sublayer(x))
+
+
 def _in_bfloat16(run: Run, tensors: tuple[Tensor, ...], upstream: Tensor, _needed: Needed) -> Grads:
     (found,) = pulled(run, tensors, upstream)
     return (found.to(torch.bfloat16).to(found.dtype),)
@@ -177,6 +190,22 @@ FAULTS = (
             rms_norms.rms_norm,
             by_placement(post=lambda x, sublayer, norm: _past(x + sublayer(x), norm)),
         ),
+    ),
+    _fault(
+        "branch_dropped_in_training",
+        "drops the branch where gradients are recorded, as a block in training mode does",
+        "Run the branch in every call.",
+        "same_with_gradients",
+        by_placement(pre=_dropped_in_training),
+        kind="K29",
+    ),
+    _fault(
+        "branch_run_for_autograd",
+        "runs the sublayer once without autograd and once with it, where gradients are recorded",
+        "Run the sublayer once.",
+        "same_with_gradients",
+        by_placement(post=_run_for_autograd),
+        kind="K29",
     ),
     _fault(
         "in_bfloat16",
