@@ -226,14 +226,17 @@ def test_what_failing_calls_of_attention_have_in_common() -> None:
     assert in_common(rows, square) == "mask is one row for all queries: yes"
 
 
+SAMPLED = 23
+
+
 @pytest.mark.slow
 def test_most_faults_of_the_catalogue_are_recognised_in_other_code() -> None:
-    """Of every fourteenth, since all would take minutes, where its law rejects it in so few calls.
+    """Of every twenty-third, since all would take minutes, where its law rejects it in so few calls.
     Those that are not recognised keep state or are a matter of chance: their results depend on
     more than the call."""
     laws = {row.id: row for row in runner.all_laws()}
     recognised, missed = 0, []
-    for fault in list(all_faults().values())[::14]:
+    for fault in list(all_faults().values())[::SAMPLED]:
         declared = {"precision": fault.precision, "dtypes": fault.dtypes}
         loaded = target(declared, **fault.functions())
         found = outcome_of(laws[fault.law], loaded, loaded.dtypes[0], "cpu", SMALL)
@@ -242,4 +245,4 @@ def test_most_faults_of_the_catalogue_are_recognised_in_other_code() -> None:
         elif found.status == "fail":
             missed.append(fault.id)
     assert recognised >= 0.85 * (recognised + len(missed)), missed
-    assert recognised >= 0.5 * len(all_faults()) / 14
+    assert recognised >= 0.5 * len(all_faults()) / SAMPLED

@@ -91,7 +91,8 @@ def test_the_wheel_holds_the_tracked_modules_and_nothing_else(wheel: Path) -> No
     }
     pages = ("attnspec/docs/templates/", "attnspec/docs/assets/")
     site = {name for name in tracked() if name.startswith(pages)}
-    assert members == own | linked | site | {"attnspec/py.typed"}
+    data = {"attnspec/py.typed", "attnspec/report.schema.json"}
+    assert members == own | linked | site | data
 
 
 def test_the_wheel_works_beside_folders_of_the_same_names(wheel: Path, tmp_path: Path) -> None:
