@@ -227,13 +227,14 @@ def test_what_failing_calls_of_attention_have_in_common() -> None:
 
 
 SAMPLED = 23
+"""One in so many."""
 
 
 @pytest.mark.slow
 def test_most_faults_of_the_catalogue_are_recognised_in_other_code() -> None:
-    """Of every twenty-third, since all would take minutes, where its law rejects it in so few calls.
-    Those that are not recognised keep state or are a matter of chance: their results depend on
-    more than the call."""
+    """Of a sample, since all would take minutes, where its law rejects it in so few calls. Those
+    that are not recognised keep state or are a matter of chance: their results depend on more than
+    the call."""
     laws = {row.id: row for row in runner.all_laws()}
     recognised, missed = 0, []
     for fault in list(all_faults().values())[::SAMPLED]:
