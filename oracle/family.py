@@ -95,6 +95,15 @@ DRESSES: tuple[Dress, ...] = _dresses()
 """Simplest first; the plain ones again at the end, so that they are half of all."""
 PLAIN: tuple[Dress, ...] = tuple(Dress(layout, ()) for layout in LAYOUTS)
 
+_ONCE = [layout for layout in LAYOUTS if layout not in REPEATED]
+WEIGHT_DRESSES: tuple[Dress, ...] = tuple(
+    Dress(layout, ()) for layout in (*_ONCE, *_ONCE, "contiguous", "expanded", *_ONCE)
+)
+"""For calls with weights: memory layouts alone, and seldom one that repeats values, as a weight
+with stride 0 is one row over and over."""
+UPRIGHT: tuple[Dress, ...] = (Dress("contiguous", ()),)
+"""For calls that a law makes others of."""
+
 
 class Draw(NamedTuple):
     """What is drawn for a call: places in the tables, and a seed."""

@@ -12,8 +12,9 @@ from typing import Any
 
 from attnspec.oracle import calls
 from attnspec.oracle import mla_checks as checks
+from attnspec.oracle.changed_calls import future_changes_nothing, prefix
 from attnspec.oracle.law import Kind, Law
-from attnspec.oracle.mla_calls import one_entry, others
+from attnspec.oracle.mla_calls import one_entry, others, two_runs
 from attnspec.oracle.mla_values import latent_attention
 
 Rejected = Mapping[str, tuple[str, ...]]
@@ -113,7 +114,7 @@ def _laws(component: str, rejects: Rejected) -> tuple[Law, ...]:
             "the first tokens alone give the first rows of all",
             "a row depends on how many tokens follow it",
             "reduced",
-            checks.prefix,
+            prefix(two_runs),
             inputs="_causal",
             claims=("mla.decode_eq_last_row",),
         ),
@@ -122,7 +123,7 @@ def _laws(component: str, rejects: Rejected) -> tuple[Law, ...]:
             "other later tokens change no bit of a row",
             "a row sees later tokens, or something is shared by all rows",
             "exact",
-            checks.future_changes_nothing,
+            future_changes_nothing,
             inputs="_causal",
             guarantee="mask-exact",
         ),

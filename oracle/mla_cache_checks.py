@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from attnspec.oracle.calls import agree, close
+from attnspec.oracle.changed_calls import changed, pair_members
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs
-from attnspec.oracle.mla_calls import changed, pair_members, two_runs
+from attnspec.oracle.mla_calls import two_runs
 from attnspec.oracle.mla_values import (
     WEIGHTS,
     cached,

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from attnspec.oracle.expected import value_of
-from attnspec.oracle.family import Draw, Dress, Family, Form, Scope
+from attnspec.oracle.family import UPRIGHT, WEIGHT_DRESSES, Draw, Dress, Family, Form, Scope
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.mla_contents import CONTENTS, TELLING, Contents, filled_arrays
 from attnspec.oracle.mla_inputs import (
-    DRESSES,
-    UPRIGHT,
     call_sizes,
     empty_forms,
     forms,
@@ -94,7 +92,7 @@ def _families(component: str, build: Callable[[Scope, Draw], Inputs]) -> tuple[F
 
     tokens, entries = {"n": several}, {"b": several}
     return (
-        family("", "any sizes", forms, CONTENTS, DRESSES),
+        family("", "any sizes", forms, CONTENTS, WEIGHT_DRESSES),
         family("_apart", "widths that all differ", partial(forms, apart=True)),
         family("_several", "two tokens and more", partial(forms, needs=tokens)),
         family("_heads", "two heads and more", partial(forms, needs={"h": several, "n": several})),

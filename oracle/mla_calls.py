@@ -1,39 +1,33 @@
 """Calls of latent attention that are made from a drawn one: other tokens, heads, bases of latents.
 
-Axes are named as in the contract. A call made here lies contiguous in memory, as its values need
-not repeat where those of the drawn one do.
+Axes are named as in the contract.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from attnspec.oracle.calls import agree
-from attnspec.oracle.comparison import Comparison
+from attnspec.oracle import changed_calls
+from attnspec.oracle.changed_calls import (
+    blocks,
+    changed,
+    held,
+    pair_members,
+    two_runs_of,
+    with_head_rows,
+)
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs
 from attnspec.oracle.mla_values import latent_attention, sizes
-from attnspec.oracle.precision import snapped
 
 Array = np.ndarray[Any, Any]
 
 PACKED = ("w_uq", "w_qr", "w_uk", "w_uv")
 """Weights with heads side by side in their columns; those of w_o are in its rows."""
 
-
-def changed(inputs: Inputs, options: Mapping[str, Any] | None = None, /, **arrays: Array) -> Inputs:
-    """The same call with other options and arrays."""
-    return replace(
-        inputs,
-        options={**inputs.options, **(options or {})},
-        arrays={**inputs.arrays, **arrays},
-        layout="contiguous",
-        drawn=b"",
-    )
+two_runs = two_runs_of(latent_attention)
 
 
 def others(implementation: Implementation, inputs: Inputs) -> list[Inputs]:
@@ -55,20 +49,6 @@ def others(implementation: Implementation, inputs: Inputs) -> list[Inputs]:
     return found
 
 
-def one_entry(inputs: Inputs) -> tuple[Inputs, Any]:
-    """A batch entry alone, and where it is."""
-    x = inputs.arrays["x"]
-    at = int(generator(inputs, "entry").integers(max(len(x), 1)))
-    parts = {n: inputs.arrays[n][at : at + 1] for n in ("x", "c_kv", "k_rope") if n in
-             inputs.arrays}  # fmt: skip
-    return changed(inputs, **parts), slice(at, at + 1)
-
-
-def blocks(weight: Array, heads: int) -> Array:
-    """`r (h d)` as `r h d`."""
-    return weight.reshape(weight.shape[0], heads, -1)
-
-
 def with_heads(inputs: Inputs, order: Array) -> Inputs:
     """The call with its heads in another order."""
     h = int(inputs.options["n_heads"])
@@ -76,17 +56,7 @@ def with_heads(inputs: Inputs, order: Array) -> Inputs:
     for name in PACKED:
         weight = inputs.arrays[name]
         arrays[name] = np.array(blocks(weight, h)[:, order].reshape(weight.shape))
-    out = inputs.arrays["w_o"]
-    arrays["w_o"] = out.reshape(h, -1, out.shape[1])[order].reshape(out.shape)
-    return changed(inputs, **arrays)
-
-
-def pair_members(layout: str, width: int) -> tuple[Array, Array]:
-    """The first and the second channels of all pairs of a position stream."""
-    channels = np.arange(width)
-    if layout == "half":
-        return channels[: width // 2], channels[width // 2 :]
-    return channels[0::2], channels[1::2]
+    return changed(inputs, **arrays, w_o=with_head_rows(inputs.arrays["w_o"], h, order))
 
 
 def with_pairs(
@@ -122,25 +92,9 @@ def in_other_bases(inputs: Inputs) -> Inputs | None:
             made[up] = (w[up] / factor[:, None])[order]
     if "c_kv" in w:
         made["c_kv"] = (w["c_kv"] * factor)[..., order]
-    if any((snapped(values, inputs.dtype) != values).any() for values in made.values()):
-        return None
-    return changed(inputs, **made)
+    return changed(inputs, **made) if held(inputs, made) else None
 
 
-def two_runs(
-    what: str,
-    implementation: Implementation,
-    one: Inputs,
-    other: Inputs,
-    *,
-    rows: Any = (),
-    other_rows: Any = (),
-) -> list[Comparison]:
-    """`other` must give in `other_rows` what `one` gives in `rows`, within both runs' allowances.
-    Nothing is said about another call that the target's limits exclude."""
-    if not implementation.legal(other):
-        return []
-    first, second = implementation(one)[rows], implementation(other)[other_rows]
-    room = latent_attention(implementation, one).allowance[rows]
-    room = room + latent_attention(implementation, other).allowance[other_rows]
-    return [agree(what, second, first, room, implementation.dtype)]
+def one_entry(inputs: Inputs) -> tuple[Inputs, Any]:
+    """A batch entry alone, with its cache, and where it is."""
+    return changed_calls.one_entry(inputs, ("x", "c_kv", "k_rope"))

@@ -11,18 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.oracle.calls import agree, alike, same
+from attnspec.oracle.calls import agree, alike
+from attnspec.oracle.changed_calls import blocks, changed
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs
-from attnspec.oracle.mla_calls import (
-    blocks,
-    changed,
-    in_other_bases,
-    two_runs,
-    with_heads,
-    with_pairs,
-)
+from attnspec.oracle.mla_calls import in_other_bases, two_runs, with_heads, with_pairs
 from attnspec.oracle.mla_values import latent_attention, sizes
 from attnspec.oracle.precision import snapped
 from attnspec.oracle.rounding import formed
@@ -86,27 +80,6 @@ def content_without_position(implementation: Implementation, inputs: Inputs) -> 
     other = changed(plain, x=inputs.arrays["x"][:, order])
     what = f"{name} = 0, tokens in another order"
     return two_runs(what, implementation, plain, other, rows=(slice(None), order))
-
-
-def prefix(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """The first tokens alone give the first rows."""
-    x = inputs.arrays["x"]
-    kept = int(generator(inputs, "prefix").integers(1, x.shape[1]))
-    rows = (slice(None), slice(kept))
-    return two_runs("first tokens alone", implementation, inputs, changed(inputs, x=x[:, :kept]),
-                    rows=rows)  # fmt: skip
-
-
-def future_changes_nothing(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """Other later tokens, of the same number, change no bit of a row (`mask-exact`)."""
-    x = inputs.arrays["x"]
-    kept = int(generator(inputs, "frontier").integers(1, x.shape[1]))
-    other = np.array(x)
-    other[:, kept:] = -2.0 * x[:, kept:, ::-1]
-    promised = "mask-exact" in implementation.guarantees
-    plain = implementation(inputs, layout="contiguous")[:, :kept]
-    among = implementation(changed(inputs, x=snapped(other, inputs.dtype)))[:, :kept]
-    return [same("rows before other tokens", among, plain, implementation.dtype, promised=promised)]
 
 
 def only_latents_are_seen(implementation: Implementation, inputs: Inputs) -> list[Comparison]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.oracle.changed_calls import blocks, changed
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.expected import Expected
 from attnspec.oracle.gradient_laws import (
@@ -22,7 +23,7 @@ from attnspec.oracle.gradient_laws import (
 from attnspec.oracle.gradient_passes import Along
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs, Kind, Law
-from attnspec.oracle.mla_calls import blocks, changed, others
+from attnspec.oracle.mla_calls import others
 from attnspec.oracle.mla_values import gradients, latent_attention
 
 Array = np.ndarray[Any, Any]

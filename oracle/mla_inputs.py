@@ -9,7 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.oracle.family import LAYOUTS, REPEATED, Draw, Dress, Family, Form, Scope
+from attnspec.oracle.family import (
+    UPRIGHT,
+    WEIGHT_DRESSES,
+    Draw,
+    Dress,
+    Family,
+    Form,
+    Scope,
+)
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.mla_contents import AXES, CALM, CONTENTS, TELLING, Contents, filled_arrays
 from attnspec.oracle.mla_values import WEIGHTS
@@ -37,12 +45,6 @@ BASES: tuple[Mapping[str, Any], ...] = (
     {}, {"rope_base": 100.0}, {}, {"rope_base": 8.0}, {"rope_base": 500000.0}, {},
     {"rope_base": 3.0}, {"rope_base": 10000.0},
 )  # fmt: skip
-
-_PLAIN = [layout for layout in LAYOUTS if layout not in REPEATED]
-DRESSES: tuple[Dress, ...] = tuple(
-    Dress(layout, ()) for layout in (*_PLAIN, *_PLAIN, "contiguous", "expanded", *_PLAIN)
-)
-"""Memory layouts. A weight with stride 0 is one row over and over, which is rare."""
 
 
 def call_sizes(form: Form) -> dict[str, int]:
@@ -143,17 +145,13 @@ def empty_forms(scope: Scope) -> tuple[Form, ...]:
     )
 
 
-UPRIGHT = (Dress("contiguous", ()),)
-"""For calls that a law makes others of."""
-
-
 def _families(component: str) -> tuple[Family, ...]:
     def family(
         name: str,
         says: str,
         made: Callable[[Scope], tuple[Form, ...]],
         patterns: tuple[Contents, ...] = CONTENTS,
-        dresses: tuple[Dress, ...] = DRESSES,
+        dresses: tuple[Dress, ...] = WEIGHT_DRESSES,
     ) -> Family:
         return Family(
             name=f"{component}{name}",

@@ -10,10 +10,10 @@ from typing import Any
 
 from attnspec.oracle import calls
 from attnspec.oracle import multi_head_attention_checks as checks
+from attnspec.oracle.changed_calls import future_changes_nothing, one_entry, prefix
 from attnspec.oracle.law import Kind, Law
-from attnspec.oracle.multi_head_attention_calls import others
+from attnspec.oracle.multi_head_attention_calls import others, two_runs
 from attnspec.oracle.multi_head_attention_values import multi_head_attention
-from attnspec.oracle.transformer_layer_calls import one_entry
 
 REJECTED: Mapping[str, tuple[str, ...]] = {
     "matches_oracle": (
@@ -170,7 +170,7 @@ LAWS: tuple[Law, ...] = (
         "in causal calls the first tokens alone give the first rows of all",
         "a row depends on how many tokens follow it",
         "reduced",
-        checks.prefix,
+        prefix(two_runs),
         inputs="_causal",
         options=("causal",),
         claims=("multi_head_attention.definition",),
@@ -180,7 +180,7 @@ LAWS: tuple[Law, ...] = (
         "in causal calls other later tokens change no bit of a row",
         "a row sees later tokens, in some head, or something is shared by all rows",
         "exact",
-        checks.future_changes_nothing,
+        future_changes_nothing,
         inputs="_causal",
         options=("causal",),
         guarantee="mask-exact",

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from attnspec.oracle.calls import agree
-from attnspec.oracle.comparison import Comparison
+from attnspec.oracle.changed_calls import blocks, changed, two_runs_of
+from attnspec.oracle.grouped_heads import head_counts
+from attnspec.oracle.head_calls import group_of
 from attnspec.oracle.law import Implementation, Inputs
-from attnspec.oracle.mla_calls import pair_members
-from attnspec.oracle.multi_head_attention_values import head_counts, multi_head_attention
-from attnspec.oracle.transformer_layer_calls import blocks, changed, group_of
+from attnspec.oracle.multi_head_attention_values import multi_head_attention
 
-Array = np.ndarray[Any, Any]
+two_runs = two_runs_of(multi_head_attention)
 
 
 def others(implementation: Implementation, inputs: Inputs) -> list[Inputs]:
@@ -51,35 +48,3 @@ def of_one_head(inputs: Inputs, head: int) -> Inputs:
     made, rows = np.zeros_like(out), len(out) // h
     made[head * rows : (head + 1) * rows] = out[head * rows : (head + 1) * rows]
     return changed(inputs, w_o=made)
-
-
-def with_exchanged_pairs(implementation: Implementation, inputs: Inputs) -> Inputs:
-    """The call with the members of every pair of queries and keys exchanged."""
-    made = {}
-    for name, heads in zip(("w_q", "w_k"), head_counts(inputs), strict=True):
-        by_head = blocks(inputs.arrays[name], heads)
-        layout = implementation.conventions["rope.layout"]
-        first, second = pair_members(layout, by_head.shape[-1])
-        found = np.empty_like(by_head)
-        found[..., first], found[..., second] = by_head[..., second], by_head[..., first]
-        made[name] = found.reshape(inputs.arrays[name].shape)
-    return changed(inputs, **made)
-
-
-def two_runs(
-    what: str,
-    implementation: Implementation,
-    one: Inputs,
-    other: Inputs,
-    *,
-    rows: Any = (),
-    other_rows: Any = (),
-) -> list[Comparison]:
-    """`other` must give in `other_rows` what `one` gives in `rows`, within both runs' allowances.
-    Nothing is said about another call that the target's limits exclude."""
-    if not (implementation.legal(one) and implementation.legal(other)):
-        return []
-    first, second = implementation(one)[rows], implementation(other)[other_rows]
-    room = multi_head_attention(implementation, one).allowance[rows]
-    room = room + multi_head_attention(implementation, other).allowance[other_rows]
-    return [agree(what, second, first, room, implementation.dtype)]

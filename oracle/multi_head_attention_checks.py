@@ -9,26 +9,22 @@ from __future__ import annotations
 import numpy as np
 
 from attnspec.oracle.calls import agree
+from attnspec.oracle.changed_calls import changed, zeroed
 from attnspec.oracle.comparison import Comparison
-from attnspec.oracle.inputs import generator
-from attnspec.oracle.law import Implementation, Inputs
-from attnspec.oracle.multi_head_attention_calls import (
-    of_one_head,
-    one_head,
-    two_runs,
-    with_exchanged_pairs,
-)
-from attnspec.oracle.multi_head_attention_values import head_counts, multi_head_attention
-from attnspec.oracle.precision import snapped
-from attnspec.oracle.rounding import formed
-from attnspec.oracle.transformer_layer_calls import (
-    changed,
+from attnspec.oracle.grouped_heads import head_counts
+from attnspec.oracle.head_calls import (
+    EXCHANGED,
+    RIGHT_ANGLE,
     group_of,
     with_heads,
     with_own_keys,
     with_pairs,
-    zeroed,
 )
+from attnspec.oracle.inputs import generator
+from attnspec.oracle.law import Implementation, Inputs
+from attnspec.oracle.multi_head_attention_calls import of_one_head, one_head, two_runs
+from attnspec.oracle.multi_head_attention_values import multi_head_attention
+from attnspec.oracle.rounding import formed
 
 
 def sum_of_heads(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
@@ -74,13 +70,13 @@ def keys_repeated(implementation: Implementation, inputs: Inputs) -> list[Compar
 def quarter_turn(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
     """All pairs of queries and keys turned by a right angle."""
     return two_runs("pairs turned by a right angle", implementation, inputs,
-                    with_pairs(implementation, inputs))  # fmt: skip
+                    with_pairs(implementation, inputs, RIGHT_ANGLE))  # fmt: skip
 
 
 def mirrored(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
     """The tokens backwards, with the members of every pair exchanged, which turns them the other
     way: all displacements change their sign, and the output comes backwards."""
-    other = with_exchanged_pairs(implementation, inputs)
+    other = with_pairs(implementation, inputs, EXCHANGED)
     other = changed(other, x=np.array(inputs.arrays["x"][:, ::-1]))
     back = (slice(None), slice(None, None, -1))
     return two_runs("tokens backwards", implementation, inputs, other, other_rows=back)
@@ -106,25 +102,3 @@ def single_token(implementation: Implementation, inputs: Inputs) -> list[Compari
     w = inputs.arrays
     other = changed(inputs, w_q=np.array(w["w_q"][::-1, ::-1]), w_k=np.zeros_like(w["w_k"]))
     return two_runs("one token, other queries and keys", implementation, inputs, other)
-
-
-def prefix(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """The first tokens alone give the first rows."""
-    x = inputs.arrays["x"]
-    kept = int(generator(inputs, "prefix").integers(1, x.shape[1]))
-    return two_runs("first tokens alone", implementation, inputs, changed(inputs, x=x[:, :kept]),
-                    rows=(slice(None), slice(kept)))  # fmt: skip
-
-
-def future_changes_nothing(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """Other later tokens, of the same number, change no bit of a row (`mask-exact`)."""
-    x = inputs.arrays["x"]
-    kept = int(generator(inputs, "frontier").integers(1, x.shape[1]))
-    other = np.array(x)
-    other[:, kept:] = -2.0 * x[:, kept:, ::-1]
-    other = snapped(other, inputs.dtype)
-    plain = implementation(inputs, layout="contiguous")[:, :kept]
-    among = implementation(changed(inputs, x=other))[:, :kept]
-    promised = "mask-exact" in implementation.guarantees
-    return [Comparison("rows before other tokens", among, plain, None, implementation.dtype,
-                       promised=promised)]  # fmt: skip

@@ -12,21 +12,22 @@ from typing import Any
 import numpy as np
 
 from attnspec.oracle.calls import agree
+from attnspec.oracle.changed_calls import blocks, changed
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.expected import Expected
 from attnspec.oracle.gradient_laws import gradient_laws, same_with_gradients
 from attnspec.oracle.gradient_passes import Part
+from attnspec.oracle.grouped_heads import head_counts
+from attnspec.oracle.head_calls import group_of
 from attnspec.oracle.inner_products import paired
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs, Kind, Law
 from attnspec.oracle.multi_head_attention_calls import others
 from attnspec.oracle.multi_head_attention_values import (
     gradients,
-    head_counts,
     multi_head_attention,
 )
 from attnspec.oracle.rounding import formed
-from attnspec.oracle.transformer_layer_calls import blocks, changed, group_of
 from attnspec.oracle.upstream import upstream_of
 
 Array = np.ndarray[Any, Any]

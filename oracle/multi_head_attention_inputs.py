@@ -12,11 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.oracle.family import Draw, Dress, Family, Form, Scope, stored_shape
+from attnspec.oracle.family import (
+    UPRIGHT,
+    WEIGHT_DRESSES,
+    Draw,
+    Dress,
+    Family,
+    Form,
+    Scope,
+    stored_shape,
+)
+from attnspec.oracle.grouped_heads import head_options, legal_shapes
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.multi_head_attention_values import WEIGHTS
 from attnspec.oracle.precision import snapped
-from attnspec.oracle.shapes import Need, Shape, even, legal_sizes, nearest, several
+from attnspec.oracle.shapes import Need, Shape, even, several
 from attnspec.oracle.transformer_layer_contents import (
     CONTENTS,
     FILLS,
@@ -24,7 +34,6 @@ from attnspec.oracle.transformer_layer_contents import (
     TELLING,
     Contents,
 )
-from attnspec.oracle.transformer_layer_inputs import DRESSES, UPRIGHT
 
 Array = np.ndarray[Any, Any]
 
@@ -95,31 +104,6 @@ def multi_head_attention_inputs(scope: Scope, drawn: Draw) -> Inputs:
     )
 
 
-def legal_shapes(
-    scope: Scope, needs: Mapping[str, Need], table: tuple[Shape, ...], *, grouped: bool
-) -> tuple[Shape, ...]:
-    """Every axis moved to the nearest size that limits and needs leave. Raises ValueError where an
-    axis has none left, or no number of heads is a multiple of one of keys."""
-    legal = {}
-    for axis in AXES:
-        limit = scope.limits.get(axis, (1, 1024))
-        legal[axis] = [s for s in legal_sizes(axis, limit) if needs.get(axis, bool)(s)]
-        if not legal[axis]:
-            raise ValueError(f"no legal size of axis {axis!r} is left by its limit {limit!r}")
-    found: dict[Shape, None] = {}
-    for shape in table:
-        b, n, m, h, g, *rest = (nearest(s, legal[a]) for s, a in zip(shape, AXES, strict=True))
-        fitting = [k for k in legal["g"] if h % k == 0 and (k < h or not grouped)]
-        if "n_kv_heads" not in scope.accepts:
-            fitting = [k for k in fitting if k == h]
-        if fitting:
-            found[(b, n, m, h, nearest(g, fitting), *rest)] = None
-    if not found:
-        without = "" if "n_kv_heads" in scope.accepts else " without the option n_kv_heads"
-        raise ValueError(f"no numbers of heads fit each other under the limits{without}")
-    return tuple(found)
-
-
 def _apart(shape: Shape) -> bool:
     """Whether no two widths are the same, and there are several tokens and heads."""
     _, n, m, h, _, d, e = shape
@@ -139,7 +123,7 @@ def forms(
     """Legal sizes with options. `turned`, `causal`: that all calls are, or none. Raises ValueError
     where the limits or options of the target leave none."""
     pairs: Mapping[str, Need] = {"d": even} if turned else {}
-    shapes = legal_shapes(scope, {**(needs or {}), **pairs}, table, grouped=grouped)
+    shapes = legal_shapes(scope, AXES, {**(needs or {}), **pairs}, table, grouped=grouped)
     shapes = tuple(filter(_apart, shapes)) or shapes if apart else shapes
     bases = BASES if "rope_base" in scope.accepts else BASES[:1]
     orders = ORDERS if "causal" in scope.accepts else ORDERS[:1]
@@ -152,7 +136,10 @@ def forms(
             raise ValueError(f"such a call needs the option {name}, which is not accepted")
     still = tuple(b for b in bases if b.get("rope_base") is None)
     return tuple(
-        Form(shape, {**_heads(scope, shape, turn + k), **asked[(3 * turn + 2 * k) % len(asked)]})
+        Form(
+            shape,
+            {**head_options(scope, shape, turn + k), **asked[(3 * turn + 2 * k) % len(asked)]},
+        )
         for turn, shape in enumerate(shapes)
         # an odd number of channels has no pairs
         for asked in ([{**o, **b} for b, o in product(still if shape[5] % 2 else bases, orders)],)
@@ -160,20 +147,11 @@ def forms(
     )
 
 
-def _heads(scope: Scope, shape: Shape, turn: int) -> dict[str, Any]:
-    """The numbers of heads: that of keys is left out, None or named where it is the same."""
-    h, g = shape[3], shape[4]
-    same: tuple[dict[str, Any], ...] = ({}, {"n_kv_heads": None}, {"n_kv_heads": g})
-    if "n_kv_heads" not in scope.accepts:
-        same = same[:1]
-    return {"n_heads": h, **(same[turn % len(same)] if h == g else {"n_kv_heads": g})}
-
-
 def _empty_forms(scope: Scope) -> tuple[Form, ...]:
     if scope.limits:
         raise ValueError(f"no empty batch within the limits {scope.limits!r}")
-    shapes = legal_shapes(scope, {}, SIZES[2:8], grouped=False)
-    return tuple(Form((0, *s[1:]), _heads(scope, s, turn)) for turn, s in enumerate(shapes))
+    shapes = legal_shapes(scope, AXES, {}, SIZES[2:8], grouped=False)
+    return tuple(Form((0, *s[1:]), head_options(scope, s, turn)) for turn, s in enumerate(shapes))
 
 
 def _family(
@@ -198,7 +176,7 @@ def _family(
 _TOKENS: Mapping[str, Need] = {"n": several}
 _HEADS: Mapping[str, Need] = {"h": several, "n": several}
 FAMILIES: tuple[Family, ...] = (
-    _family("", "any sizes", forms, CONTENTS, DRESSES),
+    _family("", "any sizes", forms, CONTENTS, WEIGHT_DRESSES),
     _family("_apart", "widths that all differ", partial(forms, apart=True)),
     _family("_heads", "two heads and more", partial(forms, needs=_HEADS)),
     _family("_grouped", "fewer heads of keys than of queries",
@@ -214,6 +192,6 @@ FAMILIES: tuple[Family, ...] = (
     _family("_single", "one token", partial(forms, needs={"n": lambda size: size == 1})),
     _family("_batch", "two entries and more", partial(forms, needs={"b": several})),
     _family("_gradients", "small sizes", partial(forms, table=SMALL, needs=_TOKENS), TELLING,
-            DRESSES),
+            WEIGHT_DRESSES),
     _family("_empty", "no batch entry", _empty_forms, CONTENTS[:1]),
 )  # fmt: skip

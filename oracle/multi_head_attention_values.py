@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.oracle.expected import Expected, expected, expected_gradients
+from attnspec.oracle.grouped_heads import head_counts
 from attnspec.oracle.law import Implementation, Inputs
 from attnspec.spec.definition import Definition
 from attnspec.spec.multi_head_attention_definition import MultiHead
@@ -19,12 +20,6 @@ Array = np.ndarray[Any, Any]
 
 WEIGHTS = ("w_q", "w_k", "w_v", "w_o")
 """In the order of the contract."""
-
-
-def head_counts(inputs: Inputs) -> tuple[int, int]:
-    """How many heads queries and keys have."""
-    h, g = inputs.options["n_heads"], inputs.options.get("n_kv_heads")
-    return int(h), int(h if g is None else g)
 
 
 def turns(inputs: Inputs) -> bool:

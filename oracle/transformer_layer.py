@@ -12,8 +12,9 @@ from typing import Any
 
 from attnspec.oracle import calls
 from attnspec.oracle import transformer_layer_checks as checks
+from attnspec.oracle.changed_calls import future_changes_nothing, one_entry, prefix
 from attnspec.oracle.law import Kind, Law
-from attnspec.oracle.transformer_layer_calls import one_entry, others
+from attnspec.oracle.transformer_layer_calls import others, two_runs
 from attnspec.oracle.transformer_layer_values import transformer_layer
 
 REJECTED: Mapping[str, tuple[str, ...]] = {
@@ -223,7 +224,7 @@ LAWS: tuple[Law, ...] = (
         "the first tokens alone give the first rows of all",
         "a row depends on how many tokens follow it",
         "reduced",
-        checks.prefix,
+        prefix(two_runs),
         inputs="_several",
         claims=("transformer_layer.definition",),
     ),
@@ -232,7 +233,7 @@ LAWS: tuple[Law, ...] = (
         "other later tokens change no bit of a row",
         "a row sees later tokens, or something is shared by all rows",
         "exact",
-        checks.future_changes_nothing,
+        future_changes_nothing,
         inputs="_several",
         guarantee="mask-exact",
     ),

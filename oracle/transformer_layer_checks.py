@@ -11,23 +11,15 @@ from typing import Any
 import numpy as np
 
 from attnspec.oracle.calls import agree, same_where
+from attnspec.oracle.changed_calls import changed, held, zeroed
 from attnspec.oracle.comparison import Comparison
+from attnspec.oracle.grouped_heads import head_counts
+from attnspec.oracle.head_calls import RIGHT_ANGLE, group_of, with_heads, with_own_keys, with_pairs
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs
-from attnspec.oracle.precision import snapped
 from attnspec.oracle.rounding import formed
-from attnspec.oracle.transformer_layer_calls import (
-    changed,
-    group_of,
-    held,
-    two_runs,
-    ungained,
-    with_heads,
-    with_own_keys,
-    with_pairs,
-    zeroed,
-)
-from attnspec.oracle.transformer_layer_values import head_counts, transformer_layer, weight_of_gain
+from attnspec.oracle.transformer_layer_calls import two_runs, ungained
+from attnspec.oracle.transformer_layer_values import transformer_layer, weight_of_gain
 
 Array = np.ndarray[Any, Any]
 
@@ -139,7 +131,7 @@ def keys_repeated(implementation: Implementation, inputs: Inputs) -> list[Compar
 def quarter_turn(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
     """All pairs of queries and keys turned by a right angle."""
     return two_runs("pairs turned by a right angle", implementation, inputs,
-                    with_pairs(implementation, inputs))  # fmt: skip
+                    with_pairs(implementation, inputs, RIGHT_ANGLE))  # fmt: skip
 
 
 def earlier_in_any_order(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
@@ -188,28 +180,6 @@ def shifted(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
     lost = lost + formed(np.abs(left) + np.abs(right) + a + b, 4)
     return [agree("exchanged products of what attention adds, tokens moved", left, right, lost,
                   "float64")]  # fmt: skip
-
-
-def prefix(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """The first tokens alone give the first rows."""
-    x = inputs.arrays["x"]
-    kept = int(generator(inputs, "prefix").integers(1, x.shape[1]))
-    return two_runs("first tokens alone", implementation, inputs, changed(inputs, x=x[:, :kept]),
-                    rows=(slice(None), slice(kept)))  # fmt: skip
-
-
-def future_changes_nothing(implementation: Implementation, inputs: Inputs) -> list[Comparison]:
-    """Other later tokens, of the same number, change no bit of a row (`mask-exact`)."""
-    x = inputs.arrays["x"]
-    kept = int(generator(inputs, "frontier").integers(1, x.shape[1]))
-    other = np.array(x)
-    other[:, kept:] = -2.0 * x[:, kept:, ::-1]
-    other = snapped(other, inputs.dtype)
-    plain = implementation(inputs, layout="contiguous")[:, :kept]
-    among = implementation(changed(inputs, x=other))[:, :kept]
-    promised = "mask-exact" in implementation.guarantees
-    return [Comparison("rows before other tokens", among, plain, None, implementation.dtype,
-                       promised=promised)]  # fmt: skip
 
 
 def _of_first_head(inputs: Inputs) -> Inputs:

@@ -14,10 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.oracle.family import LAYOUTS, REPEATED, Draw, Dress, Family, Form, Scope, stored_shape
+from attnspec.oracle.family import (
+    UPRIGHT,
+    WEIGHT_DRESSES,
+    Draw,
+    Dress,
+    Family,
+    Form,
+    Scope,
+    stored_shape,
+)
+from attnspec.oracle.grouped_heads import head_options, legal_shapes
 from attnspec.oracle.law import Inputs
 from attnspec.oracle.precision import snapped
-from attnspec.oracle.shapes import Need, Shape, even, legal_sizes, nearest, several
+from attnspec.oracle.shapes import Need, Shape, even, several
 from attnspec.oracle.transformer_layer_contents import (
     AT_EPS,
     CONTENTS,
@@ -54,13 +64,6 @@ BASES: tuple[Mapping[str, Any], ...] = (
     {}, {"rope_base": 100.0}, {"rope_base": None}, {"rope_base": 8.0}, {"rope_base": 500000.0},
 )  # fmt: skip
 EPSILONS: tuple[Mapping[str, Any], ...] = ({}, {"eps": 1e-5}, {"eps": 0.0625})
-
-_PLAIN = [layout for layout in LAYOUTS if layout not in REPEATED]
-DRESSES: tuple[Dress, ...] = tuple(
-    Dress(layout, ()) for layout in (*_PLAIN, *_PLAIN, "contiguous", "expanded", *_PLAIN)
-)
-"""Memory layouts. A weight with stride 0 is one row over and over, which is rare."""
-UPRIGHT = (Dress("contiguous", ()),)
 
 
 def shapes_of(size: Mapping[str, int]) -> dict[str, Shape]:
@@ -121,34 +124,6 @@ def transformer_layer_inputs(scope: Scope, drawn: Draw) -> Inputs:
     )
 
 
-def legal_shapes(
-    scope: Scope, needs: Mapping[str, Need], table: tuple[Shape, ...], *, grouped: bool
-) -> tuple[Shape, ...]:
-    """Every axis moved to the nearest size that limits and needs leave. Raises ValueError where an
-    axis has none left, or no number of heads is a multiple of one of keys."""
-    legal = {}
-    for axis in AXES:
-        limit = scope.limits.get(axis, (1, 1024))
-        # whoever rotates needs pairs of channels
-        need = needs.get(axis, even if axis == "d" else bool)
-        legal[axis] = [size for size in legal_sizes(axis, limit) if need(size)]
-        if not legal[axis]:
-            raise ValueError(f"no legal size of axis {axis!r} is left by its limit {limit!r}")
-    if grouped and "n_kv_heads" not in scope.accepts:
-        raise ValueError("the function takes no option `n_kv_heads`")
-    found: dict[Shape, None] = {}
-    for shape in table:
-        b, n, m, h, g, *rest = (nearest(s, legal[a]) for s, a in zip(shape, AXES, strict=True))
-        fitting = [k for k in legal["g"] if h % k == 0 and (k < h or not grouped)]
-        if "n_kv_heads" not in scope.accepts:
-            fitting = [k for k in fitting if k == h]
-        if fitting:
-            found[(b, n, m, h, nearest(g, fitting), *rest)] = None
-    if not found:
-        raise ValueError("no numbers of heads fit each other under the limits")
-    return tuple(found)
-
-
 def _apart(shape: Shape) -> bool:
     """Whether no two widths are the same, and there are several tokens and heads."""
     widths = (shape[2], *shape[5:])
@@ -167,7 +142,8 @@ def forms(
 ) -> tuple[Form, ...]:
     """Legal sizes with options. `turned`: that all calls rotate, or none. Raises ValueError where
     the limits or options of the target leave none."""
-    shapes = legal_shapes(scope, needs or {}, table, grouped=grouped)
+    # whoever rotates needs pairs of channels
+    shapes = legal_shapes(scope, AXES, {"d": even, **(needs or {})}, table, grouped=grouped)
     different = tuple(shape for shape in shapes if _apart(shape))
     if apart and different:
         shapes = different
@@ -181,27 +157,18 @@ def forms(
     epsilons = EPSILONS if "eps" in scope.accepts else EPSILONS[:1]
     asked = list(product(bases, epsilons))
     return tuple(
-        Form(shape, {**_heads(scope, shape, turn + k), **base, **eps})
+        Form(shape, {**head_options(scope, shape, turn + k), **base, **eps})
         for turn, shape in enumerate(shapes)
         for k in (0, 1, 7)
         for base, eps in (asked[(3 * turn + 2 * k) % len(asked)],)
     )
 
 
-def _heads(scope: Scope, shape: Shape, turn: int) -> dict[str, Any]:
-    """The numbers of heads: that of keys is left out, None or named where it is the same."""
-    h, g = shape[3], shape[4]
-    same: tuple[dict[str, Any], ...] = ({}, {"n_kv_heads": None}, {"n_kv_heads": g})
-    if "n_kv_heads" not in scope.accepts:
-        same = same[:1]
-    return {"n_heads": h, **(same[turn % len(same)] if h == g else {"n_kv_heads": g})}
-
-
 def _empty_forms(scope: Scope) -> tuple[Form, ...]:
     if scope.limits:
         raise ValueError(f"no empty batch within the limits {scope.limits!r}")
-    shapes = legal_shapes(scope, {}, SIZES[2:8], grouped=False)
-    return tuple(Form((0, *s[1:]), _heads(scope, s, turn)) for turn, s in enumerate(shapes))
+    shapes = legal_shapes(scope, AXES, {"d": even}, SIZES[2:8], grouped=False)
+    return tuple(Form((0, *s[1:]), head_options(scope, s, turn)) for turn, s in enumerate(shapes))
 
 
 def _family(
@@ -225,9 +192,10 @@ def _family(
 
 _TOKENS, _MANY = {"n": several}, {"n": lambda size: size > 2}
 FAMILIES: tuple[Family, ...] = (
-    _family("", "any sizes", forms, CONTENTS, DRESSES),
+    _family("", "any sizes", forms, CONTENTS, WEIGHT_DRESSES),
     _family("_apart", "widths that all differ", partial(forms, apart=True)),
-    _family("_several", "two tokens and more", partial(forms, needs=_TOKENS), TELLING, DRESSES),
+    _family("_several", "two tokens and more", partial(forms, needs=_TOKENS), TELLING,
+            WEIGHT_DRESSES),
     _family("_heads", "two heads and more", partial(forms, needs={"h": several, "n": several})),
     _family("_grouped", "fewer heads of keys than of queries",
             partial(forms, needs={"h": several, "n": several}, grouped=True)),
@@ -239,6 +207,6 @@ FAMILIES: tuple[Family, ...] = (
     _family("_at_eps", "rows whose mean square is about eps", partial(forms, with_eps=True),
             AT_EPS),
     _family("_gradients", "small sizes", partial(forms, table=SMALL, needs=_TOKENS), TELLING,
-            DRESSES),
+            WEIGHT_DRESSES),
     _family("_empty", "no batch entry", _empty_forms, CONTENTS[:1]),
 )  # fmt: skip

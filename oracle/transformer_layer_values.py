@@ -12,6 +12,7 @@ import numpy as np
 
 from attnspec.oracle.composition import expected_gradients_of, expected_of
 from attnspec.oracle.expected import Expected
+from attnspec.oracle.grouped_heads import head_counts
 from attnspec.oracle.law import Implementation, Inputs
 from attnspec.oracle.rms_norm_values import gain
 from attnspec.spec.transformer_layer_definition import LayerOptions
@@ -34,12 +35,6 @@ def sizes(inputs: Inputs) -> dict[str, int]:
         "batch": b, "n": n, "width": m, "heads": h, "groups": g, "d": w["w_q"].shape[1] // h,
         "e": w["w_v"].shape[1] // g, "hidden": w["w_gate"].shape[1],
     }  # fmt: skip
-
-
-def head_counts(inputs: Inputs) -> tuple[int, int]:
-    """How many heads queries and keys have."""
-    h, g = inputs.options["n_heads"], inputs.options.get("n_kv_heads")
-    return int(h), int(h if g is None else g)
 
 
 def turns(inputs: Inputs) -> bool:
