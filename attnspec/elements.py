@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnspec.judging import Judgement
-from attnspec.oracle.comparison import Comparison, errors
+from attnspec.oracle.comparison import Array, errors, ratios
 
 MOST = 1500
 """Elements of which error and allowance are kept, evenly spread."""
@@ -29,8 +29,8 @@ class Elements:
     allowances: tuple[float, ...]
     """... each beside its allowance, 0 where the same bits are due."""
     map: tuple[tuple[float, ...], ...]
-    """The largest ratio over the leading axes, in blocks of rows (the last axis but one) and of
-    columns (the last axis)."""
+    """The largest ratio of what is judged, over the leading axes, in blocks of rows (the last axis
+    but one) and of columns (the last axis)."""
 
 
 def elements_of(judgement: Judgement) -> Elements | None:
@@ -41,8 +41,6 @@ def elements_of(judgement: Judgement) -> Elements | None:
     comparison = worst[0]
     error = errors(comparison)
     allowance = np.zeros_like(error) if comparison.allowance is None else comparison.allowance
-    with np.errstate(all="ignore"):
-        ratio = np.where(error == 0.0, 0.0, np.minimum(error / allowance, CEILING))
     told = np.isfinite(error) & (error > 0.0) & np.isfinite(allowance)
     places = np.flatnonzero(told)
     places = places[:: math.ceil(len(places) / MOST) or 1]
@@ -51,12 +49,12 @@ def elements_of(judgement: Judgement) -> Elements | None:
         tuple(int(size) for size in error.shape),
         tuple(float(x) for x in error.flat[places]),
         tuple(float(x) for x in allowance.flat[places]),
-        _map(np.nan_to_num(ratio, nan=CEILING), comparison),
+        _map(np.minimum(ratios(comparison)[0], CEILING)),
     )
 
 
-def _map(ratio: np.ndarray, comparison: Comparison) -> tuple[tuple[float, ...], ...]:
-    shape = (1, 1, *comparison.actual.shape)
+def _map(ratio: Array) -> tuple[tuple[float, ...], ...]:
+    shape = (1, 1, *ratio.shape)
     plane = ratio.reshape(-1, *shape[-2:]).max(axis=0)
     for axis in (0, 1):
         block = math.ceil(plane.shape[axis] / SIDE)

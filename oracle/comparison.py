@@ -62,22 +62,25 @@ def verdict(comparison: Comparison) -> Verdict:
         raise ValueError(f"sides of shapes {actual.shape} and {expected.shape} cannot be compared")
     if actual.size == 0:
         return Verdict(0.0, (), 0, 0)
-    if comparison.allowance is None:
-        ratios = np.where(_same(actual, expected), 0.0, np.inf)
-        count = ratios.size
-    else:
-        with np.errstate(all="ignore"):
-            ratios = _ratios(comparison, _with_flush(comparison, comparison.allowance))
-            judged = _judged(comparison, comparison.allowance)
-        ratios = np.where(judged, ratios, 0.0)
-        count = int(np.count_nonzero(judged))
-    worst = int(ratios.argmax())
+    found, judged = ratios(comparison)
+    worst = int(found.argmax())
     return Verdict(
-        ratio=float(ratios.flat[worst]),
-        index=tuple(int(i) for i in np.unravel_index(worst, ratios.shape)),
-        judged=count,
+        ratio=float(found.flat[worst]),
+        index=tuple(int(i) for i in np.unravel_index(worst, found.shape)),
+        judged=int(np.count_nonzero(judged)),
         elements=actual.size,
     )
+
+
+def ratios(comparison: Comparison) -> tuple[Array, Array]:
+    """Error over allowance, element by element, 0 where nothing is judged, and what is judged."""
+    if comparison.allowance is None:
+        same = _same(comparison.actual, comparison.expected)
+        return np.where(same, 0.0, np.inf), np.ones(same.shape, bool)
+    with np.errstate(all="ignore"):
+        found = _ratios(comparison, _with_flush(comparison, comparison.allowance))
+        judged = _judged(comparison, comparison.allowance)
+    return np.where(judged, found, 0.0), judged
 
 
 def _with_flush(comparison: Comparison, allowance: Array) -> Array:

@@ -40,12 +40,12 @@ def test_what_the_elements_of_a_comparison_look_like() -> None:
     expected = np.ones((2, 3, 4))
     actual = expected.copy()
     actual[1, 2, 3], actual[0, 0, 0], actual[0, 1, 1] = 3.0, 1.25, np.nan
-    found = elements_of(judgement(actual, expected, np.full((2, 3, 4), 0.5)))
+    found = elements_of(judgement(actual, expected, np.full((2, 3, 4), 0.0625)))
     assert found is not None
     assert (found.what, found.shape) == ("output", (2, 3, 4))
-    assert (found.errors, found.allowances) == ((0.25, 2.0), (0.5, 0.5))
-    assert found.map[2][3] == 4.0
-    assert found.map[0][0] == 0.5
+    assert (found.errors, found.allowances) == ((0.25, 2.0), (0.0625, 0.0625))
+    assert round(found.map[2][3]) == 32
+    assert round(found.map[0][0]) == 4
     assert found.map[1][1] == CEILING
     assert len(found.map) == 3
 
