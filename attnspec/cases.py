@@ -6,6 +6,7 @@ JSON: target, law, dtype, device, seed, versions, and what else the call consist
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import math
@@ -58,8 +59,12 @@ class Case:
     @property
     def name(self) -> str:
         """The name of its file: the same failure of a later run takes its place."""
-        words = "-".join((Path(self.target).name or "object", self.law, self.dtype, self.device))
-        return re.sub(r"[^\w.-]+", "_", words) + SUFFIX
+        path = Path(self.target)
+        words = [path.name or "object", self.law, self.dtype, self.device]
+        if len(path.parts) > 1:
+            # files of one name in several folders are several targets
+            words.insert(1, hashlib.blake2b(self.target.encode(), digest_size=3).hexdigest())
+        return re.sub(r"[^\w.-]+", "_", "-".join(words)) + SUFFIX
 
 
 def packed(inputs: Inputs, about: Mapping[str, Any] | None = None) -> bytes:
@@ -93,8 +98,7 @@ def unpacked(content: bytes) -> tuple[Inputs, dict[str, Any]]:
             arrays={name: arrays[name] for name in told["arrays"]},
             options=dict(_decoded(told["options"])),
             numbers={name: int(n) for name, n in told["numbers"].items()},
-            # calls stored before there were any have none
-            callees={name: from_plain(c) for name, c in told.get("callees", {}).items()},
+            callees={name: from_plain(c) for name, c in told["callees"].items()},
             drawn=bytes.fromhex(told["drawn"]),
             **{name: told["call"][name] for name in _FIELDS},
         )
@@ -126,7 +130,8 @@ def stored(case: Case, folder: Path) -> Path:
 
 
 def with_cases(run: Run, folder: Path) -> Run:
-    """The run with each failing call stored in the folder, and its file told."""
+    """The run with each failing call stored in the folder, and its file told; or, where it cannot
+    be written, the reason."""
     return replace(run, outcomes=tuple(_with_case(o, run, folder) for o in run.outcomes))
 
 
@@ -136,7 +141,11 @@ def _with_case(outcome: Outcome, run: Run, folder: Path) -> Outcome:
     inputs, _ = unpacked(outcome.call)
     place = (outcome.law, outcome.dtype, outcome.device)
     case = Case(run.given, *place, inputs, run.seed, outcome.reason, run.versions)
-    path = stored(case, folder)
+    try:
+        path = stored(case, folder)
+    except UsageError as error:
+        # a full disk is no reason to lose what was found
+        return replace(outcome, text=f"{outcome.text}\nThis call was not stored: {error}")
     command = shlex.join(["attnspec", "replay", str(path)])
     return replace(outcome, case_file=str(path), text=f"{outcome.text}\nThis call: {command}")
 

@@ -85,7 +85,7 @@ class Crew:
     ) -> None:
         # whatever runs still is of no use to anybody
         with without_interrupts():
-            self._pool.stop()  # type: ignore[no-untyped-call]
+            self._pool.stop()  # type: ignore[no-untyped-call]  # pebble's
             with contextlib.suppress(TimeoutError):
                 self._pool.join(timeout=GOODBYE)
             self._over.set()
@@ -141,6 +141,8 @@ class Crew:
 
 def ended_by(exit_status: int) -> str:
     """How a process ended, in words."""
+    if exit_status == SICK:
+        return "found a device that answers with errors only, in a new process too"
     if exit_status >= 0:
         return f"ended the process, with exit status {exit_status}"
     try:

@@ -73,6 +73,7 @@ def outcomes(
     by_id = {law.id: law for law in laws}
     futures = [crew.submit(_work, loaded.given, task, effort) for task in tasks]
     hung: Counter[str] = Counter()
+    again: set[int] = set()
     position = 0
     while position < len(tasks):
         task, future = tasks[position], futures[position]
@@ -86,7 +87,9 @@ def outcomes(
             count = hung[task.component]
             yield task.left_out(f"not run: calls of {task.component} hung in {count} laws before")
         except ProcessExpired as error:
-            if error.exitcode == SICK:
+            if error.exitcode == SICK and position not in again:
+                # what made the device sick was told with an earlier law
+                again.add(position)
                 futures[position] = crew.submit(_work, loaded.given, task, effort)
                 continue
             end = crew.end(error)
@@ -95,7 +98,7 @@ def outcomes(
             if hung[task.component] == HANGS:
                 for other, later in zip(tasks[position:], futures[position:], strict=True):
                     if other.component == task.component:
-                        later.cancel()  # type: ignore[no-untyped-call]
+                        later.cancel()  # type: ignore[no-untyped-call]  # pebble's
         position += 1
 
 

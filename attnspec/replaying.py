@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,8 +95,8 @@ def changed(case: Case) -> dict[str, tuple[str, str]]:
     }
 
 
-def outcome_of_case(case: Case, loaded: Loaded, path: Path | None = None) -> Found:
-    """What the case's law says today of its call, made of this target."""
+def outcome_of_case(case: Case, loaded: Loaded, path: Path) -> Found:
+    """What the law of the case in the file `path` says today of its call, made of this target."""
     law = _law(case.law)
     if law is None:
         return Found("could not run", f"this version has no law {case.law}")
@@ -117,7 +118,7 @@ def outcome_of_case(case: Case, loaded: Loaded, path: Path | None = None) -> Fou
         return Found("could not run", f"the law itself went wrong: {error}")
 
 
-def _found(case: Case, law: Law, subject: Subject, path: Path | None) -> Found:
+def _found(case: Case, law: Law, subject: Subject, path: Path) -> Found:
     with subject.diary.kept() as made:
         judgement = judged(law, subject, case.inputs)
     if judgement.declined:
@@ -127,7 +128,7 @@ def _found(case: Case, law: Law, subject: Subject, path: Path | None) -> Found:
         return Found("fixed", "" if share is None else f"{share:.2g} of the allowance")
     calls = shown(case.inputs, made, breach=judgement.breach is not None)
     arrays = subject.loaded.declaration.arrays
-    again = f"attnspec replay {path}" if path else "attnspec.replay"
+    again = shlex.join(["attnspec", "replay", str(path)])
     text = failure_text(law, case.inputs, judgement, (), again, arrays=arrays, calls=calls)
     return Found("still failing", summary(judgement), text)
 

@@ -15,16 +15,28 @@ import torch
 from click.testing import CliRunner, Result
 from safetensors.numpy import save
 
-from attnspec.cases import KEY, Case, case_of, check_folder, packed, stored, unpacked, versions_here
+from attnspec.cases import (
+    KEY,
+    Case,
+    case_of,
+    check_folder,
+    packed,
+    stored,
+    unpacked,
+    versions_here,
+    with_cases,
+)
 from attnspec.cli import main
 from attnspec.oracle.inputs import FAMILIES, Scope, sampled
 from attnspec.oracle.law import Inputs
+from attnspec.outcome import Run
 from attnspec.replaying import changed, outcome_of_case
 from attnspec.search import key
 from attnspec.usage import UsageError
-from tests.stubs import attention, attention_call, softmax, target
+from tests.stubs import attention, attention_call, outcome, softmax, target
 
 LAW = "softmax.rows_sum_to_one"
+FILE = Path("a.safetensors")
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
@@ -86,7 +98,9 @@ def test_a_file_says_what_was_judged(tmp_path: Path) -> None:
 
 def test_names_of_targets_become_names_of_files() -> None:
     assert a_case(target="pkg.mod:Kernels").name.startswith("pkg.mod_Kernels-")
-    assert a_case(target="../../x/my kernels.py").name.startswith("my_kernels.py-")
+    one, two = (a_case(target=f"../{folder}/my kernels.py").name for folder in "xy")
+    assert one.startswith("my_kernels.py-")
+    assert one != two
     assert a_case(target="", device="cuda:1").name == f"object-{LAW}-float32-cuda_1.safetensors"
 
 
@@ -155,6 +169,16 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
+def test_a_call_that_cannot_be_stored_is_told_and_nothing_is_lost(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    failing = outcome(lambda x, dim=-1: 2.0 * torch.softmax(x, dim))
+    run = Run("mine", "1", 0, "full", (failing, outcome()))
+    told = with_cases(run, tmp_path / "file").outcomes
+    assert told[0].text.startswith(failing.text)
+    assert "This call was not stored: cannot make the folder" in told[0].text
+    assert told[1] == run.outcomes[1]
+
+
 def test_versions_that_changed() -> None:
     case = a_case(versions={**versions_here(), "numpy": "1.0", "jax": "0.0"})
     assert changed(a_case()) == {}
@@ -186,7 +210,7 @@ def declines(x: torch.Tensor, *, dim: int = -1) -> torch.Tensor:
 def test_what_became_of_a_case(
     functions: dict[str, Any], fields: dict[str, str], state: str, says: str
 ) -> None:
-    found = outcome_of_case(a_case(**fields), target(**functions))
+    found = outcome_of_case(a_case(**fields), target(**functions), FILE)
     assert found.state == state
     assert says in found.says
 
@@ -194,9 +218,9 @@ def test_what_became_of_a_case(
 def test_a_case_beyond_the_limits_of_a_target() -> None:
     small = target({"limits": {"attention": {"d": {7}}}}, attention=attention)
     case = a_case(law="attention.matches_oracle", inputs=attention_call())
-    found = outcome_of_case(case, small)
+    found = outcome_of_case(case, small, FILE)
     assert (found.state, "limits" in found.says) == ("could not run", True)
-    found = outcome_of_case(a_case(), target({"dtypes": ("float16",)}, softmax=softmax))
+    found = outcome_of_case(a_case(), target({"dtypes": ("float16",)}, softmax=softmax), FILE)
     assert (found.state, "has no float32" in found.says) == ("could not run", True)
 
 

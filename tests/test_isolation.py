@@ -16,7 +16,7 @@ import pytest
 import attnspec
 from attnspec import blackbox
 from attnspec.cases import unpacked
-from attnspec.crew import Crew, ended_by
+from attnspec.crew import SICK, Crew, ended_by
 from attnspec.driving import Effort
 from attnspec.isolated import last_lines
 from attnspec.limits import Limits
@@ -169,6 +169,7 @@ def test_how_a_process_ended() -> None:
     assert ended_by(0) == "ended the process, with exit status 0"
     assert ended_by(-signal.SIGABRT) == "ended the process, by SIGABRT"
     assert ended_by(-signal.SIGKILL).endswith("SIGKILL, as the system does when memory runs out")
+    assert ended_by(SICK).startswith("found a device that answers with errors only")
     assert ended_by(-99) == "ended the process, by signal 99"
 
 
