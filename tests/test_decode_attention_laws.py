@@ -16,6 +16,8 @@ from torch import Tensor
 from attnspec.driving import scope_of
 from attnspec.impls.attention import Rules
 from attnspec.impls.decode_attention import decode_attention, decoded
+from attnspec.oracle.calls import close
+from attnspec.oracle.comparison import verdict
 from attnspec.oracle.decode_attention_inputs import ANY, lengths_of
 from attnspec.oracle.decode_attention_values import decode_attention as oracle
 from attnspec.oracle.inputs import sampled
@@ -90,17 +92,14 @@ def test_the_oracle_is_the_loop_over_the_seen_slots(family: str, followed: str) 
     )
     compared = 0
     for inputs in sampled(family, scope_of(mine), 40, 7):
+        # a loop over no slots has no largest score; and Python is slow
         if (inputs.arrays["lengths"] == 0).any() or inputs.arrays["q"].size > 200:
             continue
-        right = oracle(mine, inputs)
-        known = np.isfinite(right.allowance)
-        np.testing.assert_allclose(
-            right.value[known],
-            by_loops(inputs, total=followed == "total")[known],
-            rtol=1e-11,
-            atol=1e-11 * float(np.abs(inputs.arrays["v_cache"]).max()),
-        )
-        compared += 1
+        # its sums are exact, so that it rounds less than what the allowance is for
+        loops = by_loops(inputs, total=followed == "total")
+        found = verdict(close("loops", loops, oracle(mine, inputs), "float64"))
+        assert found.holds
+        compared += found.judged == found.elements
     assert compared >= 10
 
 
