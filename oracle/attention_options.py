@@ -149,12 +149,16 @@ def attention_forms(
             f"attention.window={scope.conventions.get('attention.window', 'radius')!r}; "
             "that leaves none of the options that are to be drawn"
         )
-    chosen = [
-        form
-        for choice in allowed
-        for shape in shapes
-        if wish(scope, form := Form(shape, choice.options(shape, scope.conventions)))
-    ]
+    # a choice may stand several times
+    forms = {
+        choice: [
+            form
+            for shape in shapes
+            if wish(scope, form := Form(shape, choice.options(shape, scope.conventions)))
+        ]
+        for choice in dict.fromkeys(allowed)
+    }
+    chosen = [form for choice in allowed for form in forms[choice]]
     start = [Form(shape, {}) for shape in dict.fromkeys(shapes)] if plain else []
     start = [form for form in start if wish(scope, form)]
     if not chosen and not start:
