@@ -17,15 +17,10 @@ from attnspec.oracle.attention_jacobians import along_values, head_or_query
 from attnspec.oracle.attention_values import attention, gradients, visible
 from attnspec.oracle.calls import close, same
 from attnspec.oracle.comparison import Comparison
-from attnspec.oracle.gradient_laws import (
-    gradient_laws,
-    match_oracle,
-    paired,
-    same_with_gradients,
-    upstream_of,
-    vanishing,
-)
+from attnspec.oracle.gradient_laws import gradient_laws, match_oracle, same_with_gradients
+from attnspec.oracle.inner_products import paired, vanishing
 from attnspec.oracle.law import Implementation, Inputs, Kind, Law
+from attnspec.oracle.upstream import upstream_of
 
 Array = np.ndarray[Any, Any]
 

@@ -18,23 +18,9 @@ from attnspec.oracle.calls import Check, Oracle, Others, agree, close, same
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.family import CHANNELS, REPEATED, UNIFORM, repeated
 from attnspec.oracle.gradient_passes import Gradients, Jacobians, Parts
-from attnspec.oracle.inner_products import paired, vanishing
 from attnspec.oracle.inputs import LAYOUTS, generator
 from attnspec.oracle.law import Breach, Implementation, Inputs, Law
 from attnspec.oracle.upstream import upstream_of
-
-__all__ = [
-    "Gradients",
-    "gradient_laws",
-    "leave_output",
-    "match_oracle",
-    "paired",
-    "repeatable",
-    "same_with_gradients",
-    "upstream_of",
-    "vanishing",
-    "zero_upstream",
-]
 
 Array = np.ndarray[Any, Any]
 

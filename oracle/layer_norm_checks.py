@@ -14,7 +14,7 @@ import numpy as np
 
 from attnspec.oracle.calls import agree, alike, same
 from attnspec.oracle.comparison import Comparison
-from attnspec.oracle.gradient_laws import vanishing
+from attnspec.oracle.inner_products import vanishing
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs
 from attnspec.oracle.layer_norm_values import (

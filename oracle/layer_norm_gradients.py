@@ -13,7 +13,8 @@ import numpy as np
 
 from attnspec.oracle.calls import Check, agree, close, same
 from attnspec.oracle.comparison import Comparison
-from attnspec.oracle.gradient_laws import gradient_laws, paired, upstream_of, vanishing
+from attnspec.oracle.gradient_laws import gradient_laws
+from attnspec.oracle.inner_products import paired, vanishing
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs, Law
 from attnspec.oracle.layer_norm_jacobians import JACOBIANS, row
@@ -29,6 +30,7 @@ from attnspec.oracle.layer_norm_values import (
 from attnspec.oracle.norm_rows import as_rows
 from attnspec.oracle.precision import FORMATS
 from attnspec.oracle.rounding import formed
+from attnspec.oracle.upstream import upstream_of
 
 Array = np.ndarray[Any, Any]
 

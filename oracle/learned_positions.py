@@ -16,11 +16,12 @@ from attnspec.oracle import calls
 from attnspec.oracle.calls import close, same
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.expected import Expected
-from attnspec.oracle.gradient_laws import gradient_laws, upstream_of
+from attnspec.oracle.gradient_laws import gradient_laws
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs, Kind, Law
 from attnspec.oracle.learned_positions_values import learned_positions, readers, table_gradient
 from attnspec.oracle.precision import FORMATS
+from attnspec.oracle.upstream import upstream_of
 
 Array = np.ndarray[Any, Any]
 

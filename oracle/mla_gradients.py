@@ -14,17 +14,14 @@ import numpy as np
 from attnspec.oracle.changed_calls import blocks, changed
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.expected import Expected
-from attnspec.oracle.gradient_laws import (
-    gradient_laws,
-    paired,
-    same_with_gradients,
-    upstream_of,
-)
+from attnspec.oracle.gradient_laws import gradient_laws, same_with_gradients
 from attnspec.oracle.gradient_passes import Along
+from attnspec.oracle.inner_products import paired
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs, Kind, Law
 from attnspec.oracle.mla_calls import others
 from attnspec.oracle.mla_values import gradients, latent_attention
+from attnspec.oracle.upstream import upstream_of
 
 Array = np.ndarray[Any, Any]
 Rejected = Mapping[str, tuple[str, ...]]

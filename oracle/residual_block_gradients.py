@@ -15,7 +15,7 @@ from attnspec.oracle.callee import Moved
 from attnspec.oracle.calls import Check, alike, close, same
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.expected import Expected
-from attnspec.oracle.gradient_laws import gradient_laws, upstream_of
+from attnspec.oracle.gradient_laws import gradient_laws
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs, Law
 from attnspec.oracle.layer_norm_jacobians import row
@@ -30,6 +30,7 @@ from attnspec.oracle.residual_block_values import (
     residual_block,
 )
 from attnspec.oracle.rounding import added, formed
+from attnspec.oracle.upstream import upstream_of
 
 Array = np.ndarray[Any, Any]
 

@@ -12,13 +12,8 @@ import numpy as np
 
 from attnspec.oracle.calls import agree, alike, close
 from attnspec.oracle.comparison import Comparison
-from attnspec.oracle.gradient_laws import (
-    gradient_laws,
-    match_oracle,
-    paired,
-    same_with_gradients,
-    upstream_of,
-)
+from attnspec.oracle.gradient_laws import gradient_laws, match_oracle, same_with_gradients
+from attnspec.oracle.inner_products import paired
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs, Kind, Law
 from attnspec.oracle.layer_norm_jacobians import row
@@ -29,6 +24,7 @@ from attnspec.oracle.rms_norm import others
 from attnspec.oracle.rms_norm_jacobians import JACOBIANS
 from attnspec.oracle.rms_norm_values import gain, gradients, rms_norm
 from attnspec.oracle.rounding import formed
+from attnspec.oracle.upstream import upstream_of
 
 Array = np.ndarray[Any, Any]
 

@@ -15,12 +15,14 @@ from attnspec.oracle import rope_apply as applied
 from attnspec.oracle.calls import close, same
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.expected import Expected, expected_gradients
-from attnspec.oracle.gradient_laws import gradient_laws, paired, upstream_of
+from attnspec.oracle.gradient_laws import gradient_laws
 from attnspec.oracle.gradient_passes import Along, Part, along_axis, index_of, one_of_axis
+from attnspec.oracle.inner_products import paired
 from attnspec.oracle.law import Implementation, Inputs, Law
 from attnspec.oracle.precision import FORMATS, snapped
 from attnspec.oracle.rope_values import call_of_rope, call_of_rope_apply, rope, rope_apply
 from attnspec.oracle.rope_values import paired as paired_channels
+from attnspec.oracle.upstream import upstream_of
 
 Array = np.ndarray[Any, Any]
 

@@ -12,12 +12,14 @@ import numpy as np
 from attnspec.oracle.calls import close, same
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.expected import Expected, expected_gradients
-from attnspec.oracle.gradient_laws import gradient_laws, upstream_of, vanishing
+from attnspec.oracle.gradient_laws import gradient_laws
 from attnspec.oracle.gradient_passes import Part, along_axis, index_of, one_of_axis
+from attnspec.oracle.inner_products import vanishing
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs, Law
 from attnspec.oracle.precision import FORMATS
 from attnspec.oracle.softmax import axis, others
+from attnspec.oracle.upstream import upstream_of
 from attnspec.spec.softmax_definition import DEFINITION
 
 Array = np.ndarray[Any, Any]

@@ -15,7 +15,7 @@ import numpy as np
 from attnspec.oracle.calls import close, same, same_where
 from attnspec.oracle.comparison import Comparison
 from attnspec.oracle.expected import Expected
-from attnspec.oracle.gradient_laws import paired, upstream_of
+from attnspec.oracle.inner_products import paired
 from attnspec.oracle.inputs import generator
 from attnspec.oracle.law import Implementation, Inputs
 from attnspec.oracle.precision import FORMATS, snapped
@@ -28,6 +28,7 @@ from attnspec.oracle.t5_values import (
     setting_of,
     settled_pairs,
 )
+from attnspec.oracle.upstream import upstream_of
 
 Array = np.ndarray[Any, Any]
 
