@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -72,11 +72,12 @@ def pages(directory: Path) -> list[Page]:
     return [Page(path) for path in sorted(directory.glob("*.html"))]
 
 
-def broken_links(directory: Path) -> list[str]:
-    """A sentence for each link that leads nowhere, or out of the site without saying so."""
-    known = {page.path.name: set(page.ids) for page in pages(directory)}
+def broken_links(site: Sequence[Page]) -> list[str]:
+    """A sentence for each link of these pages, which are a whole site, that leads nowhere, or out
+    of the site without saying so."""
+    known = {page.path.name: set(page.ids) for page in site}
     found = []
-    for page in pages(directory):
+    for page in site:
         for link in page.links():
             name, _, anchor = link.partition("#")
             name = name or page.path.name
@@ -84,7 +85,7 @@ def broken_links(directory: Path) -> list[str]:
                 continue
             if link == "data:,":
                 continue
-            if not (directory / name).is_file():
+            if not (page.path.parent / name).is_file():
                 found.append(f"{page.path.name} leads to {link}")
             elif anchor and unquote(anchor) not in known[name]:
                 found.append(f"{page.path.name} leads to {link}, where there is no such id")

@@ -19,6 +19,7 @@ from tests.sites import (
     Site,
     broken_links,
     loaded_from_elsewhere,
+    pages,
     silent,
     small_site,
 )
@@ -43,7 +44,7 @@ def test_ids_are_unique(site: Site) -> None:
 
 
 def test_links_lead_somewhere(site: Site) -> None:
-    assert broken_links(site.directory) == []
+    assert broken_links(site.pages) == []
 
 
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ def test_a_broken_link_is_found(tmp_path: Path) -> None:
         '<!DOCTYPE html><html><head><title>a</title></head><body><a id="x" href="#y">1</a>'
         '<a href="b.html">2</a><a href="https://example.org">3</a><a href="#x">4</a></body></html>'
     )
-    assert len(broken_links(tmp_path)) == 3
+    assert len(broken_links(pages(tmp_path))) == 3
 
 
 def test_nothing_is_loaded_from_elsewhere(site: Site) -> None:

@@ -63,10 +63,11 @@ def visit(chrome: Chrome, directory: Path, name: str) -> None:
 def test_every_page_of_the_whole_site(tmp_path: Path) -> None:
     found()
     directory = built(tmp_path / "site", register())
-    assert broken_links(directory) == []
+    site = pages(directory)
+    assert broken_links(site) == []
     formulas = 0
     with opened() as chrome:
-        for page in pages(directory):
+        for page in site:
             assert page.tree.errors == []
             name = page.path.name
             for size in (WIDE, PHONE):
